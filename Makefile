@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST := not spark and not kill
 
-.PHONY: help setup demo test test-fast test-spark check static lint format types imports search bench clean
+.PHONY: help setup constraints demo test test-fast test-spark check static lint format types imports search bench clean
 
 help:
 	@echo "make demo    install, run a real pipeline over real data on Spark, check it against its golden"
@@ -14,14 +14,20 @@ help:
 	@echo "make search  the random searches, long"
 	@echo "make bench   the benchmarks of this repository (see benchmarks/README.md for the peers)"
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m compileall -q sqlstream planner operators
 	@touch $(READY)
 
 setup: $(READY)
+
+constraints:
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	(head -2 constraints.txt; $(VENV)-newest/bin/python -m pip freeze --exclude-editable) > constraints.new
+	mv constraints.new constraints.txt && rm -r $(VENV)-newest
 
 demo: setup
 	@$(BIN)/python -m sqlstream.demo

@@ -48,7 +48,7 @@ def run_sqlstream(
     parallelism: int,
     max_rows_per_epoch: int | None,
 ) -> Run:
-    """Run the pipeline on an empty state directory until its input is exhausted and all is committed.
+    """Run the pipeline on an empty state directory until its input is drained and all is committed.
 
     ``start_runner`` gives the runner to use; starting Spark in it counts as part of the (cold) run.
     Raises RuntimeError if the run did not end with its input exhausted, DiagnosticError as `run_pipeline`.
@@ -64,6 +64,7 @@ def run_sqlstream(
         parallelism=parallelism,
         max_rows_per_epoch=max_rows_per_epoch,
         on_epoch=epochs.append,
+        drain=True,  # as the peers do at the end of bounded input
     )
     seconds = time.perf_counter() - start
     if result.outcome != "exhausted":

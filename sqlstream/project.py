@@ -151,24 +151,43 @@ def plan(
 
 
 def pipeline_name(planned: Planned, path: Path) -> str:
-    """`SET 'pipeline.name'`, else the name of the file."""
-    return planned.physical.options.name or path.stem
+    """`SET 'pipeline.name'`, else the file's path in its project, without `pipelines/` and `.sql`."""
+    return planned.physical.options.name or path_in_project(path)
+
+
+def path_in_project(path: Path) -> str:
+    """The path of a pipeline's file in its project, without `pipelines/` and `.sql`."""
+    file = path.parent.resolve() / path.name
+    inside = file.relative_to(find_root(file.parent)).with_suffix("")
+    parts = inside.parts[1:] if inside.parts[0] == PIPELINES else inside.parts
+    return "/".join(parts)
 
 
 def state_directory(planned: Planned, path: Path, project: Project, given: str | None) -> str:
     """Where a pipeline keeps its state, a path or a URI.
 
     `--state-dir` (from the working directory), else `SET 'state.dir'` (from the pipeline's folder), else
-    the profile's `state-dir`/<name> (from the project), else `.sqlstream/<name>` beside the file.
+    the profile's `state-dir`/<name> (from the project), else `.sqlstream/<name>` beside the file, where the name of the
+    file is enough.
     """
     if given is not None:
         return given
-    name = re.sub(r"[^\w.-]+", "-", pipeline_name(planned, path)).strip(".") or "pipeline"
     if planned.physical.options.state_dir is not None:
         return _under(path.parent, planned.physical.options.state_dir)
     if project.state_dir is not None:
-        return below(_under(project.root, project.state_dir), name)
-    return str(path.parent / ".sqlstream" / name)
+        name = planned.physical.options.name
+        parts = path_in_project(path).split("/") if name is None else [name]
+        return below(_under(project.root, project.state_dir), "/".join(map(folder_of, parts)))
+    return str(path.parent / ".sqlstream" / folder_of(planned.physical.options.name or path.stem))
+
+
+def folder_of(name: str) -> str:
+    """A name as that of a folder.
+
+    >>> folder_of("../other name")
+    '-other-name'
+    """
+    return re.sub(r"[^\w.-]+", "-", name).strip(".") or "pipeline"
 
 
 def check_paths(planned: Planned, folder: Path) -> None:

@@ -217,6 +217,12 @@ def _known(error: Exception) -> Diagnostic | None:
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")
     if isinstance(error, OSError) and error.errno in _DISK:
         return Diagnostic("ENV005", f"a file can't be read or written: {machine_trouble(error)}")
+    if type(error) is OSError and error.errno is None:  # so pyarrow says what an object store refuses
+        return Diagnostic(
+            "ENV005",
+            f"a file can't be read or written: {(str(error).strip() or 'no reason is given').splitlines()[0]}",
+            help="see whether the address is right and the store can be reached, and run again",
+        )
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return Diagnostic("DAT002", f"{error.filename}: {error.strerror}")
     if isinstance(error, OSError) and error.errno in _MACHINE:

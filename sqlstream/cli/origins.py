@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,12 +43,13 @@ def origin_of(
         yield found[0]
         return
     from sqlstream.runtime.loop.merging import put_together
+    from sqlstream.storage.run_folder import RunFolder
 
     def source_of(spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
         return REGISTERED.source(secrets.resolved(spec), ConnectorContext(store, base_dir, folder=folder))
 
-    with tempfile.TemporaryDirectory(prefix="sqlstream-") as scratch:
-        yield put_together(found, CheckpointStore(scratch, sync=False), source_of)
+    with RunFolder("savepoints-") as scratch:
+        yield put_together(found, CheckpointStore(scratch.path, sync=False), source_of)
 
 
 def named_origin(savepoint: str, own: str, state: str) -> Origin:

@@ -15,6 +15,7 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.moved import declared_moves, last_manifest
+from sqlstream.cli.renamed import check_renamed
 from sqlstream.cli.render import colourful, show
 from sqlstream.cli.state_directory import check_folder, is_missing
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
@@ -88,6 +89,8 @@ def command(
     else:
         state = state_directory(planned, file, project, state_dir)
         check_folder(state)
+        if state_dir is None and planned.physical.options.state_dir is None and not savepoints:
+            check_renamed(planned, file, project, state)
         against = f"in {state}"
         if state_dir is not None and is_missing(state):
             against += ", which is not there: a run makes it"

@@ -15,6 +15,7 @@ from sqlstream.cli.consent import ask, can_ask
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.origins import origin_of
 from sqlstream.cli.output import OutputError
+from sqlstream.cli.renamed import check_renamed
 from sqlstream.cli.render import show
 from sqlstream.cli.state_directory import check_folder
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
@@ -134,6 +135,8 @@ def command(
         )
     state = state_directory(planned, file, project, state_dir)
     check_folder(state)
+    if state_dir is None and physical.options.state_dir is None and not savepoints:
+        check_renamed(planned, file, project, state)
     own, base_dir = state_directory(planned, file, project, None), str(file.parent.absolute())
     beginning = origin_of(savepoints, own, state, base_dir, planned.secrets)
     origin = click.get_current_context().with_resource(beginning)

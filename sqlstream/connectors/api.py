@@ -266,7 +266,7 @@ class ConnectorContext:
     are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
     `ends`: a source that is watched ends, too, once all that is there is read.
     `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
-    is called now).
+    is called now); `left_columns` are those that a former query gave the table, and that it is given no more.
     """
 
     store: CheckpointStore
@@ -276,6 +276,7 @@ class ConnectorContext:
     orders: Orders | None = None
     tell: Callable[[Diagnostic], None] = _nobody
     known_as: str = ""
+    left_columns: tuple[str, ...] = ()
     ends: bool = False
 
 
@@ -331,12 +332,15 @@ class Continuing(Protocol):
         now: Mapping[str, OptionValue],
         position: Position,
         context: ConnectorContext,
+        *,
+        closed: bool,
     ) -> bool:
         """Whether a source with the options `now` has all that one with `was` had read up to `position`, and would have
         read no more by then.
 
         The options are those of identities: values as read, without those at their defaults. The store and folder of
-        `context` are what the former source has written down.
+        `context` are what the former source has written down. `closed`: the former source had ended, and windows over it are
+        closed for good, so that rows that it has now and had not then would be late.
         """
         ...
 

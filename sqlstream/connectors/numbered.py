@@ -98,14 +98,17 @@ def continues(
     now: Mapping[str, OptionValue],
     position: Position,
     last: int | None,
+    *,
+    closed: bool,
 ) -> bool:
     """Whether nothing differs but the options `ends`, which end a source, and `last` (None: it has no end), the number of
-    rows by `now`, is not below what was read; see `Continuing`.
+    rows by `now`, is not below what was read, nor beyond it if all is `closed`; see `Continuing`.
     """
     rows_alike = {k: v for k, v in was.items() if k not in ends} == {
         k: v for k, v in now.items() if k not in ends
     }
-    return rows_alike and (last is None or int(position["row"]) <= last)
+    row = int(position["row"])
+    return rows_alike and (last == row if closed else last is None or row <= last)
 
 
 def publish(duck: DuckSession, relation: str, table: pa.Table, schema: Schema) -> None:

@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from typing import Protocol
 from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
 from sqlstream.runtime.edits.backfilled_rows import written as as_written
@@ -46,15 +47,16 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edit import NOWHERE
+from sqlstream.runtime.loop.sink_edit import NOWHERE, SinkEdit
 from sqlstream.runtime.loop.sink_edits import check_rewrite
 from sqlstream.runtime.loop.sink_places import Looks, looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses, not_as_listed
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
-from sqlstream.storage import local_cache, run_folder
+from sqlstream.storage import dead_letter, local_cache, run_folder
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
@@ -82,6 +84,14 @@ from sqlstream_planner.secrets.references import Secrets
 
 class _StoppedWaitingError(Exception):
     """The run was asked to stop while it waited for another to give the state directory up."""
+
+
+class _OtherRowsError(Exception):
+    """Of some sources not as many rows can be read again as were read first: states that are kept are not of the same."""
+
+    def __init__(self, sources: Collection[str]) -> None:
+        super().__init__(", ".join(sources))
+        self.sources = frozenset(sources)
 
 
 class DriverConnectors(Protocol):
@@ -198,7 +208,20 @@ def run_pipeline(
 
     decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
 
+    other_rows: set[str] = set()
+    warned: list[Diagnostic] = []
+    begun_at: int | None = None
+
     def attempt() -> RunResult:
+        while True:
+            try:
+                return attempt_with(frozenset(other_rows))
+            except _OtherRowsError as found:
+                # An edit that reads more columns than the former query: some rows can't be read now. Nothing was adopted.
+                other_rows.update(found.sources)
+
+    def attempt_with(of_others: frozenset[str]) -> RunResult:
+        nonlocal begun_at
         lease.check()
         if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
             # The history of sources is looked at below, where those that have moved are found.
@@ -217,6 +240,7 @@ def run_pipeline(
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
+        begun_at = 0 if found.last is None else found.last.epoch
         # The same command, said again, goes on: what it was told to begin with has been done.
         begun = origin is not None and bool(committed_epoch(found.last))
         if found.last is None:
@@ -230,10 +254,13 @@ def run_pipeline(
                 source_of=lambda spec, folder: source_of(spec, store, folder),
                 rewrite=() if restarts.is_up else _rewritten(() if begun else rewrite, found, plan),
                 looks=looking(sink_of),
+                other_rows=of_others,
             )
             decided.check()
             for warning in () if restarts.is_up else decided.warnings:
-                tell(warning)
+                if warning not in warned:
+                    tell(warning)
+            warned.extend(decided.warnings)
             if shared_data.write_down(journal, plan, run):
                 found = recover(journal)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
@@ -300,7 +327,12 @@ def run_pipeline(
                     check_lease=lease.check,
                     wall_clock=wall_clock,
                 )
-            return None if made is None else _FromHistory(made, store, base, program.secrets)
+            if made is None:
+                return None
+            unlike = _read_otherwise(program, until, made)
+            if unlike:
+                raise _OtherRowsError(unlike)
+            return _FromHistory(made, store, base, program.secrets)
 
         return EpochLoop(
             program,
@@ -334,6 +366,8 @@ def run_pipeline(
             except Exception as error:
                 try:  # what another run did since is no fault of the data
                     lease.check(look=True)
+                    if begun_at is not None:
+                        fencing.check_whose(journal, begun_at, run)
                 except DiagnosticError as other:
                     raise other from error
                 if isinstance(error, DiagnosticError) and secrets is not None:
@@ -345,6 +379,8 @@ def run_pipeline(
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:
             with _errors_told(store):
+                if own_runner is not None and store.is_local and is_local(master):
+                    _begin_private(Path(store.path("")))
                 lease.acquire(patient)
             return replace(restarts.run(told), seconds=time.monotonic() - started)
         except _StoppedWaitingError:
@@ -402,11 +438,28 @@ class _FromHistory:
         """The sources as the run goes on with them."""
         return self.made.sources
 
+    def letters(self, whole: Collection[str], more: Collection[str], epoch: int) -> tuple[str, int] | None:
+        """The rows of sources that could not be read, staged as dead letters; see `dead_letter.told_again`."""
+        return dead_letter.told_again(self.store, self.made.folder, whole, more, epoch)
+
     def rows_for(self, sink: SinkSpec, epoch: int) -> tuple[SinkPart, ...]:
         """The rows that the history has for a sink, as parts that `epoch` commits."""
         context = ConnectorContext(self.store, self.base_dir)
         writer = REGISTERED.writer(self.secrets.resolved(sink), context)
         return as_written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
+
+
+def _read_otherwise(program: Program, until: Manifest, made: Backfilled) -> frozenset[str]:
+    """The sources of which more or fewer rows could be read than when they were read first, and that it is not known of."""
+    known = go_on(until.positions, program.plan.sources)
+    return frozenset(
+        name
+        for name, malformed in made.malformed.items()
+        if name not in program.other_rows
+        and name in known
+        and (known[name].malformed or 0) != malformed
+        and (known[name].malformed is not None or not until.tally.total)
+    )
 
 
 @contextmanager
@@ -465,6 +518,13 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
         raise machine_refuses(what or str(error), *notes) from error
 
 
+def _begin_private(folder: Path) -> None:
+    """Make a state directory for this user alone: it holds rows. One that is there stays as it is."""
+    with suppress(OSError):  # what can't be made is told when it is written to
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+
+
 def _shards(
     plan: PhysicalPlan,
     asked: int | None,
@@ -516,7 +576,9 @@ def _program(
     sinks = {
         spec.name: connectors.sink(
             replace(secrets.resolved(spec), forgets=spec.forgets or forgot),
-            replace(context, known_as=names.get(spec.name, spec.name)),
+            replace(
+                context, known_as=names.get(spec.name, spec.name), left_columns=_left_columns(spec, edits)
+            ),
         )
         for spec in plan.sinks
     }
@@ -573,7 +635,16 @@ def _program(
         known_as=names,
         secrets=secrets,
         sql=sql,
+        other_rows=decided.other_rows,
+        withdrawn=decided.withdrawn,
     )
+
+
+def _left_columns(spec: SinkSpec, edits: Iterable[SinkEdit]) -> tuple[str, ...]:
+    """The columns that the former query gave a table which is a column less now."""
+    former = next((e.former for e in edits if e.spec == spec and e.former is not None), None)
+    given = {column.name.lower() for column in spec.schema}
+    return tuple(c.name for c in former.schema if c.name.lower() not in given) if former is not None else ()
 
 
 def _rewritten(asked: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import duckdb
@@ -20,6 +19,7 @@ from sqlstream.state.committed import Committed, find_committed
 from sqlstream.state.pushed import values_of
 from sqlstream.state.reading import ReadCounts, StateReader
 from sqlstream.state.relations import Relation, columns_of, relations_of
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import is_lossy
 from sqlstream_operators.errors import StateError
@@ -61,7 +61,8 @@ class StateDatabase:
     def __init__(self, committed: Committed) -> None:
         self.committed = committed
         self.relations = relations_of(committed.plan)
-        self._folder = Path(tempfile.mkdtemp(prefix="sqlstream-state-"))
+        self._scratch = RunFolder("state-")
+        self._folder = self._scratch.path
         self._reader = StateReader(committed, self._folder)
         config = {
             "threads": 1,
@@ -86,7 +87,7 @@ class StateDatabase:
         """Close DuckDB and remove the folder."""
         self._connection.close()
         self._reader.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
 
     @property
     def counts(self) -> ReadCounts:

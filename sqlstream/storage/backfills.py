@@ -1,7 +1,8 @@
 """Folders of backfills in a state directory: `backfills/<digest>/`, each with a journal, state and staged rows of its own.
 
 The versions that a backfill has made are named by the manifest that adopts them, where they are; the collector keeps
-these files like any others. All else in such a folder is of use as long as the sources are where the backfill ends.
+these files like any others. All else in such a folder is of use as long as the epoch is the last one whose positions the
+backfill ends at. No later one uses the folder again: what was adopted goes file by file, with the manifests that name it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _BEGUN = "begun.json"
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A backfill that has begun: the wall clock (µs since 1970) that all of it goes by, and where its sources end."""
+    """A backfill that has begun: the wall clock (µs since 1970) that all of it goes by, and what stands for the epoch whose
+    positions it ends at.
+    """
 
     now_us: int
     sources: str
@@ -38,7 +41,7 @@ def begin(store: CheckpointStore, folder: str, until: Manifest, *, now_us: int) 
     found = _read(store, f"{folder}/{_BEGUN}")
     if found is not None:
         return found
-    begun = Begun(now_us, _sources_digest(until))
+    begun = Begun(now_us, _end_digest(until))
     store.put(f"{folder}/{_BEGUN}", encode(_KIND, {"now_us": begun.now_us, "sources": begun.sources}))
     return begun
 
@@ -55,7 +58,7 @@ def unwanted(store: CheckpointStore, last: Manifest | None) -> list[str]:
     """The names of all files of backfills that can't go on where `last`, the last manifest, stands."""
     names = store.list(FOLDER)
     folders = {"/".join(name.split("/")[:2]) for name in names}
-    here = None if last is None else _sources_digest(last)
+    here = None if last is None else _end_digest(last)
     alive = {folder for folder in folders if here and _goes_on(store, folder, here)}
     return [name for name in names if "/".join(name.split("/")[:2]) not in alive]
 
@@ -73,7 +76,7 @@ def _read(store: CheckpointStore, name: str) -> Begun | None:
         return None
 
 
-def _sources_digest(manifest: Manifest) -> str:
-    """What stands for how far the sources are."""
+def _end_digest(manifest: Manifest) -> str:
+    """What stands for an epoch and how far the sources are; void ones after it leave both as they are."""
     positions = [[s.name, s.folder, dict(s.position), s.applied] for s in manifest.sources]
-    return digest_of(json.dumps(positions, sort_keys=True).encode())
+    return digest_of(json.dumps([manifest.committed, positions], sort_keys=True).encode())

@@ -3,11 +3,18 @@
 A task's dead letters of an epoch are a file (`sqlstream_operators.task.dead_letters` says what is in it) that it stages
 before the manifest, which names it. After the manifest it is put in place, under `dead-letter/`; both steps may be
 repeated with the same result, and no row passes through the driver.
+
+An edit that reads a source otherwise, and its history again, finds anew what can't be read: the letters of its malformed
+rows are withdrawn by the epoch that carries it out, and those that were found then are that epoch's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -45,3 +52,80 @@ def abort_uncommitted(store: CheckpointStore, last_epoch: int) -> None:
         number = name.removeprefix(f"{STAGED}/epoch-").split("-")[0]
         if number.isdigit() and int(number) > last_epoch:
             store.delete(name)
+
+
+def withdraw(store: CheckpointStore, tables: Collection[str], before: int) -> None:
+    """Take the malformed rows of some tables out of the letters of all epochs before one. Repeatable."""
+    if not tables:
+        return
+    for name in _of_epochs(store, FOLDER, before):
+        with tempfile.TemporaryDirectory(prefix="sqlstream-letters-") as made:
+            file = Path(made) / "letters"
+            kept = gone = 0
+            with file.open("wb") as out:
+                for line in _lines(store, name):
+                    if _is_of(json.loads(line), tables):
+                        gone += 1
+                    else:
+                        kept += out.write(line + b"\n")
+            if not kept:
+                store.delete(name)
+            elif gone:
+                store.put(name, file)
+
+
+def told_again(
+    store: CheckpointStore, folder: str, whole: Collection[str], more: Collection[str], epoch: int
+) -> tuple[str, int] | None:
+    """Stage the malformed rows that a backfill in `folder` found as letters of `epoch`: the name of the file and how many.
+
+    Of the tables `whole` all, of those in `more` those that are no letters yet. None: there are none. The same in a retry.
+    """
+    there: set[str] = set()
+    if more:
+        for name in _of_epochs(store, FOLDER, epoch):
+            there |= {_row(letter) for letter in map(json.loads, _lines(store, name)) if _is_of(letter, more)}
+    number = 0
+    with tempfile.TemporaryDirectory(prefix="sqlstream-letters-") as made:
+        file = Path(made) / "letters"
+        with file.open("w", encoding="utf-8") as out:
+            for name in _of_epochs(store, f"{folder}/{FOLDER}"):
+                for letter in map(json.loads, _lines(store, name)):
+                    if _is_of(letter, whole) or (_is_of(letter, more) and _row(letter) not in there):
+                        out.write(json.dumps(letter | {"epoch": epoch}, ensure_ascii=False) + "\n")
+                        number += 1
+        if not number:
+            return None
+        with file.open("rb") as content:
+            staged = f"{STAGED}/epoch-{epoch:06d}-again-{digest(content)}.jsonl"
+        store.put(staged, file)
+    return staged, number
+
+
+def _of_epochs(store: CheckpointStore, folder: str, before: int | None = None) -> list[str]:
+    """The files of letters in a folder, of epochs before one."""
+    found = []
+    for name in store.list(folder):
+        number = name.removeprefix(f"{folder}/epoch-").split("-")[0]
+        if number.isdigit() and (before is None or int(number) < before):
+            found.append(name)
+    return found
+
+
+def _lines(store: CheckpointStore, name: str) -> Iterator[bytes]:
+    with store.open(name) as file:
+        rest = b""
+        while block := file.read(1 << 20):
+            *lines, rest = (rest + block).split(b"\n")
+            yield from (line for line in lines if line)
+    if rest:
+        yield rest
+
+
+def _is_of(letter: dict[str, Any], tables: Collection[str]) -> bool:
+    return letter.get("kind") == "malformed" and letter.get("source") in tables
+
+
+def _row(letter: dict[str, Any]) -> str:
+    """What stands for the row of a letter, whatever was wrong with it."""
+    return json.dumps([letter.get(name) for name in ("source", "origin", "line", "row")])

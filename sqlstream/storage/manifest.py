@@ -8,7 +8,7 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
@@ -240,7 +240,8 @@ class SourceState:
     epoch, `resume` the watermark that a later run starts with when the source was drained (its `applied`
     is +infinity then) and new input has come: everything up to it has been emitted.
     `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
-    in the state directory. `rows` is how many were read so far (None: an older version has not counted them).
+    in the state directory. `rows` is how many were read so far, `malformed` how many of them could not be read and are dead
+    letters (None: an older version has not counted them).
     """
 
     name: str
@@ -253,6 +254,7 @@ class SourceState:
     identity: str = ""
     folder: str = ""
     rows: int | None = None
+    malformed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -267,6 +269,7 @@ class SourceState:
             "identity": self.identity,
             "folder": self.folder,
             "rows": self.rows,
+            "malformed": self.malformed,
         }
 
     @classmethod
@@ -283,7 +286,36 @@ class SourceState:
             data["identity"],
             data["folder"],
             data.get("rows"),  # manifests of older versions have none
+            data.get("malformed"),
         )
+
+
+def still_of_use(read: Collection[SourceState], parked: Iterable[SourceState]) -> tuple[SourceState, ...]:
+    """Those of the `parked` sources from which a table can go on: not where one of the same data is `read` and is elsewhere.
+
+    No state has rows of the table that was left out, and what it was given into has gone on with the other: should it come
+    back, it stands beside that one, like any table more of the same data.
+
+    >>> t, u = (SourceState(name, "x", {"row": row}, identity="A") for name, row in (("t", 9), ("u", 8)))
+    >>> still_of_use([t], [u]), len(still_of_use([], [u])), len(still_of_use([t], [replace(u, position={"row": 9})]))
+    ((), 1, 1)
+    """
+    here: dict[tuple[str, str], list[SourceState]] = {}
+    for state in read:
+        if state.identity:
+            here.setdefault((state.connector, state.identity), []).append(state)
+
+    def is_of_use(state: SourceState) -> bool:
+        others = here.get((state.connector, state.identity))
+        return not others or any(alike((state, other)) for other in others)
+
+    return tuple(filter(is_of_use, parked))
+
+
+def alike(states: Sequence[SourceState]) -> bool:
+    """Whether it does not matter which of some sources of one identity is which."""
+    first, *others = (replace(s, name="", folder="", rows=None, malformed=None) for s in states)
+    return all(other == first for other in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +404,8 @@ class Manifest:
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
     time to live how many keys they have ever forgotten (None: an older version has not counted them). `dimension_files` are
     the copies of dimension tables that the last epoch read: the next one may read them again. `now_us` is the clock of the
-    last epoch that read (0: there is none, or an older version has not written it): none after it has an earlier one.
+    last epoch that read (0: there is none, or an older version has not written it): none after it has an earlier one. Of the
+    tables `withdrawn` no row is a dead letter any more that could not be read before this epoch: they were read again.
     """
 
     epoch: int
@@ -406,11 +439,17 @@ class Manifest:
     forgotten: Mapping[str, int] | None = None
     dimension_files: tuple[str, ...] = ()
     now_us: int = 0
+    withdrawn: tuple[str, ...] = ()
+
+    @property
+    def committed(self) -> int:
+        """The last epoch up to this one that is not void, 0 if there is none."""
+        return (self.parent or 0) if self.void else self.epoch
 
     @property
     def positions(self) -> tuple[SourceState, ...]:
-        """Of all sources of which a position is known: those that the query reads come first."""
-        return (*self.sources, *self.parked)
+        """Of all sources of which a position is of use: those that the query reads come first."""
+        return (*self.sources, *still_of_use(self.sources, self.parked))
 
     def before(self, sink: str) -> int:
         """The epoch that a sink's target must be at before this one is applied."""
@@ -436,6 +475,7 @@ class Manifest:
             new_sinks=(),
             edits=(),
             sink_edits={},
+            withdrawn=(),
         )
 
     @property
@@ -484,6 +524,7 @@ class Manifest:
                 "forgotten": None if self.forgotten is None else dict(self.forgotten),
                 "dimension_files": list(self.dimension_files),
                 "now_us": self.now_us,
+                "withdrawn": list(self.withdrawn),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -527,4 +568,5 @@ class Manifest:
             forgotten=content.get("forgotten"),
             dimension_files=tuple(content.get("dimension_files", ())),
             now_us=content.get("now_us", 0),
+            withdrawn=tuple(content.get("withdrawn", ())),
         )

@@ -1,7 +1,8 @@
 """Savepoints that leave their state directory: exported, imported, and made the beginning of another one.
 
 Files are copied under their names before the one that names them, so what breaks off in the middle leaves nothing that
-could be taken for a savepoint or a state, and can be done again. On one local file system they are links.
+could be taken for a savepoint or a state, and can be done again. What leaves or enters a state directory is copied, so that
+damage to one is none to the other; one that begins with the savepoint of another, on one local file system, has links.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 def export_savepoint(store: CheckpointStore, savepoint: Savepoint, target: CheckpointStore) -> None:
     """Copy a savepoint with all that it needs into an empty folder; nothing else is needed to import it.
 
-    Raises DiagnosticError: SAV004 if the folder has files, SAV005 if a file of the savepoint is missing or damaged.
+    One that was broken off goes on where it was. Raises DiagnosticError: SAV004 if the folder has other files, SAV005 if a
+    file of the savepoint is missing or damaged.
     """
     _check_folder(target)
-    if target.list():
+    listed = [
+        name for folder in savepoint.source_folders for name in store.list(f"{savepoint.prefix}{folder}")
+    ]
+    own = {*savepoint.files, *(name.removeprefix(savepoint.prefix) for name in listed)}
+    if set(target.list()) - own:
         raise DiagnosticError(
             Diagnostic("SAV004", f"{target.uri} is not empty", help="give a folder that does not exist yet"),
             exit_code=2,
         )
+    target.sweep_temporary()
     _copy_all(store, savepoint, target, "", verify=True)
     Savepoints(target).put(replace(savepoint, prefix=""))
 
@@ -129,18 +136,24 @@ def _copy_all(
         file = files.get(name)
         if file is not None and _is_there(target, file, verify=True):
             continue  # a name says what is in it: a state that both have is the same
-        _copy(next((s for s in stores if s.exists(name)), (store, *stores)[-1]), name, target, name)
+        _copy(
+            next((s for s in stores if s.exists(name)), (store, *stores)[-1]),
+            name,
+            target,
+            name,
+            link=not verify,
+        )
         if file is not None and not _is_there(target, file, verify=verify):
             target.delete(name)
             raise _damaged(store, name, f"is not the one that savepoint `{savepoint.name}` names")
     for folder in sorted(savepoint.source_folders):
         for name in store.list(f"{savepoint.prefix}{folder}"):
-            _copy(store, name, target, f"{prefix}{name.removeprefix(savepoint.prefix)}")
+            _copy(store, name, target, f"{prefix}{name.removeprefix(savepoint.prefix)}", link=not verify)
 
 
-def _copy(store: CheckpointStore, name: str, target: CheckpointStore, new: str) -> None:
+def _copy(store: CheckpointStore, name: str, target: CheckpointStore, new: str, *, link: bool) -> None:
     try:
-        target.copy_from(store, name, new)
+        target.copy_from(store, name, new, link=link)
     except FileNotFoundError as error:
         if store.exists(name):  # as in /proc, where nobody can make a folder
             raise MachineError(f"{target.path(new)} can't be written: {error.strerror}") from None

@@ -317,3 +317,16 @@ def test_a_new_changelog_whose_history_is_gone_is_refused(
         run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
     assert caught.value.exit_code == 4
     assert not (tmp_path / "out").exists()
+
+
+def test_plan_says_what_was_drained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(rows(0, 20))
+    file = tmp_path / "p.sql"
+    file.write_text(text(MINUTES, FILES))
+    planned = plan_file(file)
+    for drain, told in ((False, False), (True, True)):
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, drain=drain)
+        assert run_cli(["plan", str(file)]) == 0
+        shown = capsys.readouterr().out
+        assert ("t was drained: its new rows are late for windows up to 2026-11-22 09:" in shown) == told

@@ -383,6 +383,35 @@ class TableSinkContract:
         job.epoch(come(*rows))
         assert job.rows() == rows
 
+    @pytest.mark.parametrize("key", [(), ("k",)])
+    def test_columns_called_like_those_of_our_statements(self, backend: Backend, key: Sequence[str]) -> None:
+        names = [
+            "k",
+            "goes",
+            "comes",
+            "t",
+            "d",
+            "g",
+            "f",
+            "r",
+            "rows",
+            "found",
+            "change",
+            "several",
+            "hash",
+            "number",
+            "row",
+            "copy",
+        ]
+        names += [f"__{name}" for name in ("goes", "change", "several", "hash", "number", "row", "copy")]
+        job = self.job(backend, dict.fromkeys(names, "BIGINT"), key=key)
+        one, two, three = ((n, *range(n, n + len(names) - 1)) for n in (1, 5, 9))
+        job.epoch(come(one, two, two[:1] + one[1:]) if not key else come(one, two))
+        job.epoch(go(one), come(three, (7, *one[1:])))
+        job.epoch(go(two), come(two[:1] + three[1:]))
+        rest = [] if key else [two[:1] + one[1:]]
+        assert sorted(job.rows()) == sorted([three, (7, *one[1:]), two[:1] + three[1:], *rest])
+
     def test_names_with_every_special_character(self, backend: Backend) -> None:
         job = self.job(
             backend, {"order": "BIGINT", 'a "b" %': "VARCHAR", "é ü": "BIGINT"}, key=["order", "é ü"]

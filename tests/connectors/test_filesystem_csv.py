@@ -197,3 +197,31 @@ def test_a_stray_return_costs_its_own_record_only(
     read = _read(tmp_path, duck, text, Limits(rows=rows))
     assert [row[0] for row in read.rows] == [1, 3, 4]
     assert [(b.line, b.raw) for b in read.bad] == [(3, "2,c\rd,")]
+
+
+@pytest.mark.parametrize("places", [(3,), (0,), (3, 4, 500), (998,), (999,)])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_quote_that_nothing_closes_costs_its_own_line(
+    tmp_path: Path, duck: DuckSession, places: tuple[int, ...], end: str
+) -> None:
+    """It would take all that follows with it."""
+    lines = [f"{n},x{n}," for n in range(1000)]
+    for place in places[-1:]:
+        lines[place] = f'{place},"never closed,'
+    for place in places[:-1]:
+        lines[place] = f'{place},"closed" badly,'
+    read = _read(tmp_path, duck, end.join(lines) + end)
+    assert [row[0] for row in read.rows] == [n for n in range(1000) if n not in places]
+    assert [(bad.line, bad.raw) for bad in read.bad] == [(place + 1, lines[place]) for place in places]
+
+
+def test_several_quotes_that_nothing_closes(tmp_path: Path, duck: DuckSession) -> None:
+    """Two of them are one value for whoever reads the file, badly closed; what is behind is read."""
+    lines = [f"{n},x{n}," for n in range(10)]
+    lines[8] = '8,"a,'
+    lines[9] = '9,"b,'
+    read = _read(tmp_path, duck, "\n".join(lines))
+    assert [row[0] for row in read.rows] == list(range(8))
+    text = "\n".join(bad.raw for bad in read.bad)
+    assert '8,"a' in text
+    assert '9,"b' in text

@@ -63,7 +63,8 @@ def test_a_table_whose_first_epoch_is_not_committed_yet(
     first.commit(parts)
     beside.join(20)
     assert isinstance(beside.raised, DataError)
-    assert "written with another state directory, up to its epoch 1" in str(beside.raised)
+    assert "was written with another state directory" in str(beside.raised)
+    assert "is at epoch 1 of it" in str(beside.raised)
     second.sink.close()
     first.epoch(go((1, "a")), come((3, "c")))
     assert first.rows() == [(2, "b"), (3, "c")]

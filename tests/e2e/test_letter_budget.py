@@ -92,3 +92,29 @@ def test_an_epoch_without_dead_letters_is_never_too_much(tmp_path: Path) -> None
     assert world.read() == [1, 2]
     lines(world, "3.json", [3], 1)
     assert world.fails().code == "DAT005"
+
+
+def test_where_all_rows_are_bad_the_run_stops_by_itself(tmp_path: Path) -> None:
+    """The declaration is wrong, and not the rows."""
+    world = World(tmp_path)
+    lines(world, "1.json", [], 100)
+    error = world.fails()
+    assert error.code == "DAT005"
+    assert error.message == "none of the 100 rows of epoch 1 can be used: all of them are dead letters"
+    assert (world.read(), letters(world)) == ([], 0)
+    lines(world, "1.json", [1], 100)
+    assert world.run().dead_letters == {"malformed": 100}
+    assert (world.read(), letters(world)) == ([1], 100)
+
+
+@pytest.mark.parametrize("bad", [1, 99])
+def test_a_few_bad_rows_alone_are_no_error(tmp_path: Path, bad: int) -> None:
+    world = World(tmp_path)
+    lines(world, "1.json", [], bad)
+    assert world.run().dead_letters == {"malformed": bad}
+
+
+def test_that_all_rows_are_bad_can_be_allowed(tmp_path: Path) -> None:
+    world = World(tmp_path, settings="SET 'execution.max-dead-letter-share' = '1';")
+    lines(world, "1.json", [], 200)
+    assert world.run().dead_letters == {"malformed": 200}

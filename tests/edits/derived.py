@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,27 @@ def _changing(chance: random.Random) -> Epochs:
 def data(format_: str) -> st.SearchStrategy[Epochs]:
     """Epochs as the format has them."""
     return appended() if format_ == APPEND else changing()
+
+
+def drawn(seed: int, format_: str, *, spread_s: int = 120) -> Epochs:
+    """Three epochs of the same kinds of rows, by a seed: never none. Of those that go, some go before they come."""
+    random = Random(seed)
+
+    def row() -> Row:
+        return (
+            random.choice([None, -1, 1, 2, 3]),
+            random.choice([None, "", "a", "A", "b"]),
+            random.choice([None, *range(-3, 4)]),
+            random.choice([None, 0, 1, random.randint(-(10**12), 10**12)]),
+            random.choice([None, Decimal(random.randint(-900, 900)) / 100]),
+            random.choice([None, 0.0, -0.0, 0.5, -1.25, 3.0]),
+            dt.datetime(2024, 1, 1) + dt.timedelta(seconds=random.randint(0, spread_s)),
+        )
+
+    if format_ == APPEND:
+        return [[(row(), 1) for _ in range(random.randint(3, 14))] for _ in range(3)]
+    few = [row() for _ in range(8)]
+    return [[(random.choice(few), random.choice([1, 1, 1, -1])) for _ in range(14)] for _ in range(3)]
 
 
 def _split(epoch: Sequence[tuple[Row, int]], plan: PhysicalPlan) -> pa.Table:

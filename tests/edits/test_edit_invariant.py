@@ -35,7 +35,7 @@ COUNTED = "(SELECT k, s, COUNT(*) AS v FROM t GROUP BY k, s)"
 MIXED = {
     "fewer keys and another aggregate": (
         "SELECT COUNT(*) AS a, SUM(v) AS b FROM t GROUP BY k, s",
-        "SELECT MIN(s) IS NULL AS a, SUM(v) AS b FROM t GROUP BY k",
+        "SELECT MIN(v) IS NULL AS a, SUM(v) AS b FROM t GROUP BY k",
     ),
     "a filter on a key and another multiset": (
         f"SELECT COUNT(*) AS a, MIN(v) AS b FROM {COUNTED} GROUP BY k",
@@ -44,6 +44,14 @@ MIXED = {
 }
 #: The old query and the new one; each gives two numbers, `a` and `b`.
 EDITS = {
+    "what a key says that is dropped": (
+        "SELECT COUNT(*) AS a, SUM(v) AS b FROM t GROUP BY k, s",
+        "SELECT COUNT(DISTINCT s) AS a, SUM(v) + COUNT(*) FILTER (WHERE s IS NULL) + LENGTH(MAX(s)) AS b FROM t GROUP BY k",
+    ),
+    "FILTERs become a condition": (
+        "SELECT COUNT(*) FILTER (WHERE v > 1) AS a, SUM(v) FILTER (WHERE v > 1) AS b FROM t GROUP BY k",
+        "SELECT COUNT(*) AS a, SUM(v) AS b FROM t WHERE v > 1 GROUP BY k",
+    ),
     "distinct values by fewer keys": (
         "SELECT COUNT(DISTINCT v) AS a, SUM(v) AS b FROM t GROUP BY k, s",
         "SELECT COUNT(DISTINCT v) AS a, SUM(v) AS b FROM t GROUP BY k",

@@ -118,6 +118,32 @@ NOT_DERIVABLE = {
         "SELECT x, COUNT(*) AS n FROM bid GROUP BY x",
         "SELECT CAST(x AS STRING) AS q, COUNT(*) AS n FROM bid GROUP BY CAST(x AS STRING)",
     ),
+    "days don't say hours": (
+        "SELECT DATE_TRUNC('day', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('day', ts)",
+        "SELECT DATE_TRUNC('hour', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('hour', ts)",
+    ),
+    "months don't say weeks": (
+        "SELECT DATE_TRUNC('month', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('month', ts)",
+        "SELECT DATE_TRUNC('week', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('week', ts)",
+    ),
+    "weeks don't say months": (
+        "SELECT DATE_TRUNC('week', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('week', ts)",
+        "SELECT DATE_TRUNC('month', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('month', ts)",
+    ),
+    "hours don't say seconds": (
+        "SELECT DATE_TRUNC('hour', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('hour', ts)",
+        "SELECT EXTRACT(SECOND FROM ts) AS q, COUNT(*) AS n FROM bid GROUP BY EXTRACT(SECOND FROM ts)",
+    ),
+    "hours don't say minutes as text": (
+        "SELECT DATE_TRUNC('hour', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('hour', ts)",
+        "SELECT DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm') AS q, COUNT(*) AS n FROM bid "
+        "GROUP BY DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm')",
+    ),
+    "hours of another time": (
+        "SELECT DATE_TRUNC('hour', ts + INTERVAL '7' MINUTE) AS q, COUNT(*) AS n FROM bid "
+        "GROUP BY DATE_TRUNC('hour', ts + INTERVAL '7' MINUTE)",
+        "SELECT DATE_TRUNC('day', ts) AS q, COUNT(*) AS n FROM bid GROUP BY DATE_TRUNC('day', ts)",
+    ),
     "a filter on another column": (
         "SELECT k, COUNT(*) AS n FROM bid GROUP BY k",
         "SELECT k, COUNT(*) AS n FROM bid WHERE v > 1 GROUP BY k",

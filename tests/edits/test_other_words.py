@@ -113,6 +113,18 @@ def _summed(rows: str) -> str:
     return f"SELECT k, COUNT(*) AS n, SUM(v) AS s FROM ({rows}) GROUP BY k"
 
 
+FIRST = "SELECT k, v FROM bid UNION ALL SELECT v, k FROM bid WHERE w > 1"
+SECOND = "SELECT v AS k, k AS v FROM bid WHERE w > 1 UNION ALL SELECT k, v FROM bid"
+
+
+def _listed(rows: str) -> str:
+    return f"SELECT k, STRING_AGG(CAST(v AS STRING), ',') AS n FROM ({rows}) GROUP BY k"
+
+
+def _counted(rows: str) -> str:
+    return f"SELECT n, COUNT(*) AS m FROM ({rows}) GROUP BY n"
+
+
 def _best(condition: str) -> str:
     rank = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, g)"
     return f"SELECT k, v FROM (SELECT *, {rank} AS rn FROM bid WHERE {condition}) WHERE rn <= 2"
@@ -283,6 +295,9 @@ OTHERWISE = [
     (_by("YEAR(ts)"), _by("MONTH(ts)")),
     (_by("v % 2"), _by("v % 3")),
     (_by("LEFT(g, 2)"), _by("SUBSTR(g, 2, 2)")),
+    # Of rows that come at once, those of the first branch are first.
+    (_listed(FIRST), _listed(SECOND)),
+    (_counted(_listed(FIRST)), _counted(_listed(SECOND))),
     ("SELECT k FROM bid EXCEPT SELECT v FROM bid", "SELECT v FROM bid EXCEPT SELECT k FROM bid"),
     (
         _summed("SELECT k, v FROM bid UNION ALL SELECT v, k FROM bid WHERE w > 1"),

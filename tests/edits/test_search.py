@@ -35,6 +35,8 @@ KEYS = [
     "LOWER(UPPER(g))",
     "ABS(v) % 2",
     "COALESCE(k, v)",
+    "CASE WHEN k IS NULL THEN v ELSE k END",
+    "MOD(k, 2)",
     "k > 0",
     "x",
     "FLOOR(x)",
@@ -54,11 +56,18 @@ CONDITIONS = [
     "d <= 1.5",
     "x >= 0",
     "x * 2 < 1",
+    "k >= 2",
+    "v >= 1",
+    "v IN (1, 2)",
+    "v = 1 OR v = 2",
+    "w > 0 AND w IS NOT NULL",
 ]
 CALLS = [
     "COUNT(*)", "COUNT(v)", "SUM(v)", "AVG(v)", "MIN(v)", "MAX(v)", "COUNT(DISTINCT v)", "SUM(DISTINCT v)", "MIN(g)",
     "SUM(v) FILTER (WHERE w > 0)", "MIN(v) FILTER (WHERE w > 0)", "COUNT(DISTINCT v) FILTER (WHERE w > 0)", "SUM(d)",
     "BOOL_OR(v > 0)", "MAX(d)", "COUNT_IF(w > 0)", "STDDEV_POP(w)", "BIT_XOR(v)",
+    "COUNT(1)", "SUM(1)", "COUNT(*) FILTER (WHERE w >= 1)", "SUM(CASE WHEN w > 0 THEN 1 ELSE 0 END)",
+    "COUNT(CASE WHEN w > 0 THEN 1 END)", "SUM(CASE WHEN w > 0 THEN v END)", "SUM(CAST(v AS BIGINT))", "ARRAY_AGG(v)",
     "COVAR_POP(v, w)", "REGR_COUNT(v, w)", "MAX(v, 2)", "MAX_BY(g, v, 2)", "FSUM(x)", "HISTOGRAM(v)",
     "APPROX_TOP_K(v, 1)",
 ]  # fmt: skip

@@ -167,7 +167,7 @@ def test_distinct_values_by_fewer_keys(format_: str, draw: st.DataObject) -> Non
         "SELECT k, COUNT(DISTINCT w) AS c FROM bid GROUP BY k",
         "SELECT k, COUNT(DISTINCT v) FILTER (WHERE w > 1) AS c FROM bid GROUP BY k",
         "SELECT k, COUNT(DISTINCT v) AS c FROM bid WHERE v > 0 GROUP BY k",
-        "SELECT k, COUNT(DISTINCT g) AS c FROM bid GROUP BY k",
+        "SELECT k, COUNT(DISTINCT d) AS c FROM bid GROUP BY k",
     ],
 )
 def test_other_distinct_values_are_computed_anew(query: str) -> None:

@@ -7,15 +7,21 @@ each group DuckDB must give the same rows for what the state of each member hold
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.edits.derivations.spelled import spelled, spelling_of
+from sqlstream_planner.edits.derivations.stored import stored
+from sqlstream_planner.identity.form import to_json
 from tests.examples import seeds
 from tests.identity.adapter import State, identities
 from tests.identity.meaning import Kept, Worlds, kept_by
@@ -25,6 +31,7 @@ from tests.properties.file_generator import (
     Query,
     draw_form,
     draw_window,
+    filtered,
     related,
     renamed,
     table_of,
@@ -182,6 +189,75 @@ def members(worlds: Worlds) -> list[Member]:
 def test_one_identity_is_one_content(members: list[Member], worlds: Worlds) -> None:
     different = search(members, worlds, cache(identities))
     assert not different, _told(different)
+
+
+def meant(text: str) -> list[State]:
+    """The states of a pipeline by what they mean, in whatever words."""
+    found = []
+    for step in plan_file(text, file="pipeline.sql").physical.operators:
+        written = stored(step.operator)
+        assert written is not None
+        state = spelled(written, spelling_of(written))
+        tables = [
+            [t.name, [sorted([m.digest, str(f.type)] for f in part if (m := state.meaning(f)) is not None) for part in
+                      (t.key, t.sub_key, t.value)]]
+            for t in step.operator.state.tables
+        ]  # fmt: skip
+        apart = to_json({name: value for name, value in state.attributes.items() if name != "time to live"})
+        content = json.dumps([state.rows.digest, apart, tables], sort_keys=True)
+        found.append(State(step.operator.state.operator, content))
+    return sorted(found)
+
+
+#: Conditions of which some pass the same rows, and some only look as if they did.
+_SAID = (
+    (
+        "{c} < 2",
+        "{c} <= 1",
+        "NOT {c} > 1",
+        "2 > {c} AND TRUE",
+        "{c} < 2 AND {c} IS NOT NULL",
+        "({c} < 2) = TRUE",
+    ),
+    ("{c} <= 2", "{c} < 1", "{c} < 2 OR {c} IS NULL", "{c} < 2 AND {o} IS NOT NULL", "{c} < 2 IS NOT FALSE"),
+    (
+        "{c} IN (1, 2)",
+        "{c} = 1 OR {c} = 2",
+        "{c} = 1 + 1 OR 1 = {c}",
+        "{c} BETWEEN 1 AND 2",
+        "{c} IN (1, 2, NULL)",
+    ),
+    ("{c} NOT IN (1, 2)", "{c} <> 1 AND {c} <> 2", "{c} <> 1 OR {c} <> 2", "NOT {c} IN (1, 2, NULL)"),
+    ("COALESCE({c}, 2) < 2", "CASE WHEN {c} IS NULL THEN 2 ELSE {c} END < 2", "COALESCE({c}, 1) < 2"),
+    ("MOD({c}, 2) = 1", "{c} % 2 = 1", "{c} % (3 - 1) = 1", "{c} % 2 <> 0"),
+)
+
+
+def _in_other_words(seeds: Iterable[int], worlds: Worlds) -> Iterator[Member]:
+    """Random queries over rows that pass a condition, each with others of which some are the same in other words."""
+    for seed in seeds:
+        chance = Chance(seed)
+        chain = _drawn(chance)
+        below = scanned(chain.source)
+        column, other = chance.one(below.whole), chance.one(below.whole)
+        for where in (said for several in (chance.one(_SAID), chance.one(_SAID)) for said in several):
+            first = Form(filtered, {"where": where.format(c=column, o=other)})
+            found = _member(replace(chain, forms=(first, *chain.forms)), worlds)
+            if found is not None:
+                yield found
+
+
+def test_one_meaning_is_one_content(worlds: Worlds) -> None:
+    by_meaning, by_words = cache(meant), cache(identities)
+    several = list(_in_other_words(seeds(15), worlds))
+    different = search(several, worlds, by_meaning)
+    assert not different, _told(different)
+    planned = []
+    for member in several:
+        with suppress(DiagnosticError):
+            planned.append((tuple(by_meaning(member.sql)), tuple(by_words(member.sql))))
+    words, meanings = {words for _, words in planned}, {meaning for meaning, _ in planned}
+    assert len(words) > len(meanings) + 10, "few were the same in other words"
 
 
 @pytest.mark.parametrize(

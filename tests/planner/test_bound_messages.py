@@ -32,7 +32,7 @@ REFUSED = [
     ),
     ("SELECT ⟦(SELECT NULL FROM u WHERE u.k = t.k)⟧ AS z FROM t", "SQL056", "its value has no type"),
     ("SELECT * FROM t USING SAMPLE ⟦10 ROWS⟧", "SQL100", "a sample of a number of rows"),
-    ("SELECT ⟦t.rowid⟧ FROM t", "SQL010", "unknown column"),
+    ("SELECT ⟦o.rowid⟧ FROM (SELECT DISTINCT * FROM t) AS o", "SQL010", "unknown column"),
     (
         "SELECT a FROM q WHERE a > ⟦(SELECT COUNT(*) FROM (SELECT window_end FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
         "INTERVAL '1' MINUTE)) WHERE v < q.b GROUP BY window_start, window_end) AS w)⟧",

@@ -57,6 +57,7 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v FETCH FIRST 3 PERCENT ROWS WITH TIES", "SQL100", "PERCENT WITH TIES"),
     ("SELECT k FROM t ORDER BY v LIMIT 101%", "SQL064", "a number from 0 to 100"),
     ("SELECT k FROM t ORDER BY v LIMIT 5 / 2", "SQL064", "LIMIT needs a whole number"),
+    ("SELECT RANDOM() AS r, SUM(v) OVER (ORDER BY r) AS z FROM t", "SQL010", "unknown column `r`"),
     ("SELECT k FROM t ORDER BY v LIMIT k", "SQL064", "LIMIT needs a whole number"),
     (
         "SELECT k FROM t ORDER BY v LIMIT (SELECT MAX(k) FROM t) PERCENT",

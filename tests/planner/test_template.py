@@ -19,6 +19,20 @@ MACROS = "{% macro window(table, minutes=1) -%}\nTUMBLE(TABLE {{ table }}, {{ mi
 PART = "-- part\nSELECT oops FROM {{ t }};\n"
 
 
+#: What would be a text of gigabytes.
+WIDE = (
+    "{{ 'a'.ljust(4 * 10 ** 9) }}",
+    "{{ 'a'.zfill(4000000000) }}",
+    "{{ 'a'|center(4000000000) }}",
+    "{{ 'a\\nb'|indent(4000000000) }}",
+    "{{ '%4000000000s' % 'x' }}",
+    "{{ '%*s' % (4000000000, 'x') }}",
+    "{{ '%4000000000s'|format('x') }}",
+    "{{ '{:4000000000}'.format('x') }}",
+    "{{ ('a' * 10 ** 7).replace('a', 'a' * 10 ** 7) }}",
+)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "macros").mkdir()
@@ -179,6 +193,7 @@ def test_a_variable_may_be_called_as_something_of_dbts(folder: Path) -> None:
             None,
         ),
         ("{{ 'a' * 10 ** 9 }}", "TPL007", 1, "{{ 'a' * 10 ** 9 }}", None),
+        *((text, "TPL007", 1, text, None) for text in WIDE),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "TPL007", 1, "{% macro m() %}", None),
         ("\n{{ 1 / 0 }}", "TPL008", 2, "{{ 1 / 0 }}", None),
         ("{% set t = 1 %}\n{% include 'bad.sql' %}", "TPL002", 3, "missing", None),
@@ -209,6 +224,24 @@ def test_a_folder_that_is_searched_twice_is_named_once(folder: Path) -> None:
         render_template("{% include 'lost.sql' %}", str(folder / "p.sql"), search_path=(again,))
     [diagnostic] = raised.value.diagnostics
     assert diagnostic.notes == (f"looked in {folder}, {folder / 'macros'}",)
+
+
+@pytest.mark.parametrize("operator", ["+", "~"])
+def test_a_text_that_is_doubled_again_and_again(folder: Path, operator: str) -> None:
+    text = (
+        "{% set n = namespace(x='aa') %}{% for i in range(40) %}{% set n.x = n.x "
+        f"{operator} n.x %}}{{% endfor %}}"
+    )
+    assert failure(text, folder).code == "TPL007"
+
+
+def test_texts_of_a_usual_length(folder: Path) -> None:
+    text = "{{ 'a'.ljust(5) ~ 'b'|center(5) ~ '%5s' % 'c' ~ '{:>5}'.format('d') ~ 'e e'.replace('e', 'fg') ~ ['h']|join }}"
+    assert render_template(text, str(folder / "q.sql")).text == "a      b      c    dfg fgh"
+    amounts = "{{ 99999999 + 1 }} {{ '123456789' }} {{ var('n', 12345678901) }} {{ [5, 12345678901]|max }}"
+    assert (
+        render_template(amounts, str(folder / "q.sql")).text == "100000000 123456789 12345678901 12345678901"
+    )
 
 
 def test_a_file_that_includes_itself_ends(folder: Path) -> None:

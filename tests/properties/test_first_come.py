@@ -122,3 +122,14 @@ def test_windows_can_follow(cut: int | None, tmp_path: Path) -> None:
             f"({first.format('n')}) WHERE v >= 0 GROUP BY 1",
         )
         assert_same(collected.folded("out"), wanted)
+
+
+@pytest.mark.parametrize("query", [q for q in GIVEN_ONCE if "UNNEST" not in q])
+def test_a_later_run_gives_only_what_is_new(query: str, tmp_path: Path) -> None:
+    rows = _rows(5)
+    planned = _planned(tmp_path, f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};", rows[:8])
+    with collecting() as collected:
+        run_here(planned, tmp_path, rows_per_epoch=3, drain=False)
+        (tmp_path / "input" / "1.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows[8:]))
+        run_here(planned, tmp_path, rows_per_epoch=5, drain=False)
+        assert_same(collected.folded("out"), _duckdb(rows, GIVEN_ONCE[query]))

@@ -53,6 +53,8 @@ WINDOWS = {
     "asof": "SELECT t.k, t.v, t.ts, u.w FROM t ASOF LEFT JOIN u ON t.k = u.k AND t.ts > u.us",
     "asof, forward": "SELECT t.k, t.ts, u.us FROM t ASOF LEFT JOIN u ON t.k = u.k AND t.ts <= u.us",
 }  # fmt: skip
+#: Those that late rows may correct.
+LATE = ("tumble", "day", "hop", "cumulate", "of both tables")
 #: Joins in time of each kind that a watermark moves, and what is behind them.
 JOINS = {name: in_time.QUERIES[name] for name in sorted(in_time.QUERIES)}
 
@@ -113,20 +115,28 @@ def run_all(folder: Path, planned: Planned, data: Input, runs: Iterable[Cut]) ->
     return results
 
 
-def planned_in(folder: Path, queries: Sequence[str]) -> Planned:
+def planned_in(folder: Path, queries: Sequence[str], settings: str = "") -> Planned:
     sinks = (
         f"CREATE TABLE out_{n} WITH ('connector' = 'blackhole') AS {q};\n" for n, q in enumerate(queries)
     )
-    (folder / "p.sql").write_text(TABLES + "".join(sinks))
+    (folder / "p.sql").write_text(settings + TABLES + "".join(sinks))
     return plan_file(folder / "p.sql")
 
 
-@pytest.mark.parametrize("seed", seeds(8))
-def test_the_drained_result_of_any_runs_is_that_of_one(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "seed"),
+    [
+        *(("", seed) for seed in seeds(6)),
+        *(("SET 'table.exec.emit.allow-lateness' = '4 s';\n", seed) for seed in seeds(2)),
+    ],
+)
+def test_the_drained_result_of_any_runs_is_that_of_one(settings: str, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     queries = {**WINDOWS, **{name: JOINS[name] for name in chance.sample(sorted(JOINS), 5)}}
+    if settings:
+        queries = {name: WINDOWS[name] for name in LATE}
     data = Input(rows_in_order(chance, 90), rows_in_order(chance, chance.choice([20, 90])))
-    planned = planned_in(tmp_path, list(queries.values()))
+    planned = planned_in(tmp_path, list(queries.values()), settings)
     runs = cuts(chance, data)
     with collecting() as collected:
         results = run_all(tmp_path, planned, data, runs)

@@ -23,6 +23,7 @@ from sqlstream_planner.pipeline import Planned
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
 from tests.properties.updating import Collected, batch_of, collecting
+from tests.runtime.support import manifests
 
 CUTS = [1, 2, 4]
 
@@ -233,3 +234,47 @@ def test_what_a_file_has_behind_a_declared_type_is_read_again(tmp_path: Path) ->
     run_here(new, tmp_path, rows_per_epoch=4, sql=new.masked_sql)
     with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as con:
         assert sorted(con.sql("SELECT * FROM out").fetchall()) == [(0, 7, 1.8), (1, 7, 1.9), (2, 6, 1.7)]
+
+
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "MAX(v)", "COUNT(DISTINCT v)"])
+@pytest.mark.parametrize("delay", [1, 30])
+def test_another_delay_holds_from_the_next_row_on(aggregate: str, delay: int, tmp_path: Path) -> None:
+    """Also where the edit reads the history again: no row is late by a watermark that was never given."""
+
+    def text(delay: int, aggregate: str) -> Planned:
+        (tmp_path / "p.sql").write_text(
+            "CREATE TABLE t (v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - "
+            f"INTERVAL '{delay}' SECOND) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
+            "CREATE TABLE out WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json') AS "
+            f"SELECT window_start, {aggregate} AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
+            "INTERVAL '10' SECOND)) GROUP BY window_start, window_end;\n"
+        )
+        return plan_file(tmp_path / "p.sql")
+
+    (tmp_path / "in").mkdir()
+    for number, seconds in enumerate([(0, 5, 25), (6, 9, 3), (27, 40, 59)]):
+        lines = (json.dumps({"v": s, "ts": f"2024-01-01 00:00:{s:02}"}) + "\n" for s in seconds)
+        (tmp_path / f"in/{number}.json").write_text("".join(lines))
+    old, new = text(20, "COUNT(*)"), text(delay, aggregate)
+    run_here(old, tmp_path, sql=old.masked_sql, rows_per_epoch=3, max_epochs=1)
+    before = last_manifest(tmp_path)
+    run_here(new, tmp_path, sql=new.masked_sql, rows_per_epoch=3, max_epochs=0)
+    run_here(new, tmp_path, sql=new.masked_sql, rows_per_epoch=3, max_epochs=1)
+    after = last_manifest(tmp_path)
+    assert after["sources"][0]["seen"] >= before["sources"][0]["seen"]
+    assert not after["dead_letters"]
+    assert after["tally"][0] == 0
+    run_here(new, tmp_path, sql=new.masked_sql, rows_per_epoch=3, **ENDS)
+    rows = [
+        json.loads(line) for f in (tmp_path / "out").glob("*.json") for line in f.read_text().splitlines()
+    ]
+    first = {"COUNT(*)": 5, "MAX(v)": 9, "COUNT(DISTINCT v)": 5}[aggregate]
+    assert {"window_start": "2024-01-01 00:00:00", "n": first} in rows
+
+
+def last_manifest(folder: Path) -> dict[str, Any]:
+    return max(manifests(folder / "state").items())[1]
+
+
+#: What closes the windows that are open at the end of the input.
+ENDS: dict[str, Any] = {"drain": True}

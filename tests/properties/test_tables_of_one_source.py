@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream.storage import manifest
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
+from tests.properties.test_edited_answers import held
 from tests.properties.updating import Collected, collecting, fetched
 from tests.runtime.support import Crash, crash_at, manifests
 
@@ -88,14 +92,18 @@ def test_a_run_that_is_killed_when_it_has_two_tables(tmp_path: Path) -> None:
 
 
 def apart(folder: Path, collected: Collected) -> Planned:
-    """Two tables of one folder, of which one is further than the other: it was read alone for a while."""
+    """Two tables of one folder, of which one is further than the other: it was read alone for a while.
+
+    As a version left them that let a table go on from where it had been left out.
+    """
     add(folder, "in", "0", *range(20))
     query = planned(folder, {"t": "in", "u": "in"}, COUNTS.format(t="t"), SUMS.format(t="u"))
     run_here(query, folder, rows_per_epoch=4, max_epochs=1)
     run_here(planned(folder, {"t": "in"}, COUNTS.format(t="t")), folder, rows_per_epoch=4, max_epochs=2)
     del collected.tables["sums"]
     query = planned(folder, {"t": "in", "u": "in"}, COUNTS.format(t="t"), SUMS.format(t="u"))
-    run_here(query, folder, rows_per_epoch=4, max_epochs=1)
+    with mock.patch.object(manifest, "still_of_use", lambda read, parked: tuple(parked)):
+        run_here(query, folder, rows_per_epoch=4, max_epochs=1)
     last = max(manifests(folder / "state").items())[1]
     one, other = (source["rows"] for source in last["sources"])
     assert 20 > one > other > 0
@@ -178,3 +186,52 @@ def test_what_a_table_that_comes_back_has_read_is_read_again_for_new_state(tmp_p
         again = planned(tmp_path, tables, COUNTS.format(t="t"), HIGHEST.format(t="u"))
         run_here(again, tmp_path, rows_per_epoch=9)
         check(tmp_path, collected, again)
+
+
+BOTH = (
+    "CREATE TABLE both WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'changelog-json') AS "
+    "SELECT k, COUNT(*) AS n FROM (SELECT k FROM t UNION ALL SELECT k FROM u) GROUP BY k;\n"
+)
+ALONE = BOTH.replace(" UNION ALL SELECT k FROM u", "")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_table_that_was_left_out_comes_back_beside_one_that_was_read_on(times: int, tmp_path: Path) -> None:
+    counts: Counter[int] = Counter()
+
+    def given(file: str, *numbers: int) -> None:
+        add(tmp_path, "in", file, *numbers)
+        counts.update(n % 3 for n in numbers)
+
+    def run(tables: str, sink: str, weight: int) -> None:
+        query = planned(tmp_path, dict.fromkeys(tables, "in"), sink)
+        run_here(query, tmp_path, sql=query.masked_sql)
+        assert_same(held(tmp_path, ["k", "n"]), [(k, weight * n) for k, n in counts.items()])
+
+    given("0", *range(8))
+    run("t", ALONE, 1)
+    for number in range(1, times + 1):
+        run("tu", BOTH, 2)
+        run("t", ALONE, 1)
+        given(str(number), *range(3))
+        run("t", ALONE, 1)
+        run("tu", BOTH, 2)
+        given(f"{number}b", *range(4))
+        run("tu", BOTH, 2)
+
+
+def test_rows_are_not_given_twice_by_a_table_that_comes_back(tmp_path: Path) -> None:
+    """The other has gone on with what it fed, which keeps its rows."""
+    add(tmp_path, "in", "0", *range(8))
+    both = planned(tmp_path, {"t": "in", "u": "in"}, COUNTS.format(t="t"), ODD.format(t="u"))
+    one = planned(tmp_path, {"t": "in"}, COUNTS.format(t="t"), ODD.format(t="t"))
+    with collecting() as collected:
+        run_here(both, tmp_path)
+        run_here(one, tmp_path)
+        add(tmp_path, "in", "1", *range(8, 12))
+        run_here(one, tmp_path)
+        run_here(both, tmp_path)
+        check(tmp_path, collected, both)
+        add(tmp_path, "in", "2", *range(12, 15))
+        run_here(both, tmp_path)
+        check(tmp_path, collected, both)

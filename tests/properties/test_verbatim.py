@@ -322,6 +322,18 @@ SPELLED = {
     "GROUP BY initcap(concat(s, 'q')) HAVING concat(initcap(concat(s, 'q')), 'x') > 'B'": ""
     "SELECT q || 'x' AS y, MAX(p) AS m FROM (SELECT upper((s || 'q')[1]) || lower((s || 'q')[2:]) AS q, "
     "upper(s[1]) || lower(s[2:]) || 'b' AS p FROM t) GROUP BY q HAVING q || 'x' > 'B'",
+    # The number of a row in its table (in DuckDB another one until the transaction that made the row is committed).
+    "SELECT rowid, x, rowid + 1 AS n FROM t WHERE rowid = 3 OR rowid > 6": "SELECT i, x, i + 1 AS n FROM "
+    "(SELECT *, ROW_NUMBER() OVER () - 1 AS i FROM t) WHERE i = 3 OR i > 6",
+    "SELECT k, MIN(rowid) AS a, MAX(o.rowid) AS b, (SELECT MAX(rowid) FROM t WHERE t.k = o.k) AS c FROM t AS o "
+    "GROUP BY k": ""
+    "SELECT k, MIN(i) AS a, MAX(i) AS b, MAX(i) AS c FROM (SELECT *, ROW_NUMBER() OVER () - 1 AS i FROM t) GROUP BY k",
+    "SELECT o.*, p.rowid AS j FROM t AS o JOIN t AS p ON o.rowid = p.v": ""
+    "SELECT o.* EXCLUDE (i), p.i AS j FROM (SELECT *, ROW_NUMBER() OVER () - 1 AS i FROM t) AS o "
+    "JOIN (SELECT *, ROW_NUMBER() OVER () - 1 AS i FROM t) AS p ON o.i = p.v",
+    "SELECT t, rowid FROM t ORDER BY rowid DESC LIMIT 2": ""
+    "SELECT t, i FROM (SELECT t, ROW_NUMBER() OVER () - 1 AS i FROM t) ORDER BY i DESC LIMIT 2",
+    "SELECT rowid FROM (SELECT k AS rowid FROM t)": "SELECT k FROM t",
 }
 
 

@@ -9,18 +9,20 @@ Inside a nested value NULLs come first, unlike in DuckDB: do not rely on the ord
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from sqlstream_operators.plan.changelog_spec import Ordering, column_of
+from sqlstream_operators.plan.equal_values import has_equals, told_apart
 from sqlstream_operators.plan.schema import Schema
-from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 
 from .arrow_types import conform, to_arrow
 from .binary import U8, from_list, from_matrix, from_offsets, parts
-from .key_bytes import Piece, encode_keys, encode_pieces, join_pieces
+from .fields import encode_fields
+from .key_bytes import Piece, decode_keys, encode_keys, encode_pieces, join_pieces, to_bytes
 
 #: Bytes of a row's digest: among 2**48 rows of one partition and place two collide once in 2**33 times.
 DIGEST_BYTES = 16
@@ -62,16 +64,35 @@ def _inverted(piece: U8 | pa.Array) -> Piece:
 
 
 def row_digests(rows: pa.Table, columns: Schema) -> list[bytes]:
-    """A digest (`DIGEST_BYTES`) of each row over at least one column, equal for rows that SQL calls equal.
+    """A digest (`DIGEST_BYTES`) of each row over at least one column, equal for rows that are the same.
 
-    It depends on the order of `columns`, not on their names. Raises ArrowInvalid if a value does not fit its
-    type.
+    Rows that SQL calls equal are told apart if they are not: 0.0 and -0.0, a month and 30 days. It depends on the order of
+    `columns`, not on their names. Raises ArrowInvalid if a value does not fit its type.
     """
     if not rows.num_rows:
         return []
     encoded = encode_keys([rows.column(c.name) for c in columns], [c.type for c in columns])
+    for number, column in enumerate(columns):
+        if has_equals(column.type):
+            array = conform(rows.column(column.name), to_arrow(column.type))
+            for at, exactly in _unlike_keys(array, column.type):
+                encoded[at] += number.to_bytes(4, "big") + exactly
     blake2b = hashlib.blake2b
     return [blake2b(row, digest_size=DIGEST_BYTES).digest() for row in encoded]
+
+
+def _unlike_keys(array: pa.Array, type_: SqlType) -> Iterator[tuple[int, bytes]]:
+    """The rows whose values keys have in another form (0.0 for -0.0), each with bytes of exactly the value."""
+    if type_.kind in (Kind.FLOAT, Kind.DOUBLE):
+        values = array.to_numpy(zero_copy_only=False)
+        for at in np.flatnonzero((values == 0) & np.signbit(values)).tolist():
+            yield at, b"-0"
+        return
+    [canonical] = decode_keys(encode_keys([array], [type_]), [type_])
+    ours, theirs = (to_bytes(encode_fields([values], [type_])) for values in (array, canonical))
+    for at, (exactly, as_key) in enumerate(zip(ours, theirs, strict=True)):
+        if exactly != as_key:
+            yield at, exactly
 
 
 def digest_array(digests: Sequence[bytes]) -> pa.Array:
@@ -96,7 +117,9 @@ def tie_sql(
 ) -> list[str]:
     """The further ORDER BY terms that decide between rows of a partition that are equal in `order`."""
     decided = {term.column for term in order} | set(partition)
-    return [f"{_sql(c.name, names)} ASC NULLS FIRST" for c in columns if c.name not in decided]
+    terms = [f"{_sql(c.name, names)} ASC NULLS FIRST" for c in columns if c.name not in decided]
+    equal = [c for c in columns if has_equals(c.type) and c.name not in partition]
+    return [*terms, *(f"{told_apart(_sql(c.name, names), c.type)} DESC" for c in equal)]
 
 
 def _sql(name: str, names: dict[str, str] | None) -> str:

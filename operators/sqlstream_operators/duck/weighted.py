@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.plan.equal_values import exactly
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 
@@ -52,16 +53,19 @@ def chosen(rows: pa.Table, names: Sequence[str], index: npt.NDArray[np.int64]) -
 
 
 def consolidated_sql(rows: str, schema: Schema) -> str:
-    """SQL over the SELECT `rows` (of `schema` and WEIGHT_COLUMN): weights of equal rows added up, no 0 among them."""
+    """SQL over the SELECT `rows` (of `schema` and WEIGHT_COLUMN): weights of the same rows added up, no 0 among them.
+
+    Rows that are equal and not the same stay two: one would be taken back for the other.
+    """
     columns = quoted(schema)
     total = f"sum({WEIGHT_COLUMN})"
     listed = ", ".join([*columns, f"CAST({total} AS BIGINT) AS {WEIGHT_COLUMN}"])
-    by = f" GROUP BY {', '.join(columns)}" if columns else ""
+    by = f" GROUP BY {', '.join(exactly(schema))}" if columns else ""
     return f"SELECT {listed} FROM ({rows}){by} HAVING {total} <> 0"
 
 
 def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Rows of `schema` and WEIGHT_COLUMN with the weights of equal rows added up, those that are 0 left out."""
+    """Rows of `schema` and WEIGHT_COLUMN with the weights of the same rows added up, those that are 0 left out."""
     if not rows.num_rows:
         return empty(with_weight(schema))
     source = duck.source(_ROWS, rows, with_weight(schema))

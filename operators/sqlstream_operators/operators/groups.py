@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
 from sqlstream_operators.codec.keys import decode_keys, encode_keys
-from sqlstream_operators.plan.schema import Schema
-from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_operators.plan.equal_values import has_equals
+from sqlstream_operators.plan.schema import Column, Schema
 
 Int64s = npt.NDArray[np.int64]
 
@@ -69,22 +69,14 @@ class Groups:
         return encode_keys(columns, [column.type for column in self._identity])
 
 
-def as_stored(rows: pa.Table, schema: Schema) -> pa.Table:
+def as_stored(rows: pa.Table, schema: Sequence[Column]) -> pa.Table:
     """`rows` with the columns of `schema` as state gives them back: 0.0 for -0.0, one month for 30 days.
 
     What SQL calls equal may still print differently; after this, it is the same value.
     """
     for column in schema:
-        if _has_equals(column.type) and rows.num_rows:
+        if has_equals(column.type) and rows.num_rows:
             values = conform(rows.column(column.name), to_arrow(column.type))
             [same] = decode_keys(encode_keys([values], [column.type]), [column.type])
             rows = rows.set_column(rows.column_names.index(column.name), column.name, same)
     return rows
-
-
-def _has_equals(type_: SqlType) -> bool:
-    """Whether values of the type can be equal without being the same."""
-    if type_.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.INTERVAL):
-        return True
-    inside: Sequence[SqlType | None] = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
-    return any(t is not None and _has_equals(t) for t in inside)

@@ -548,7 +548,8 @@ class RestartOptions:
 class JobOptions:
     """What `SET` statements decide. None: the command line or the runtime's default decides.
 
-    `drain`: the end of what bounded sources have is the end of time, and all that is open closes.
+    `drain`: the end of what bounded sources have is the end of time, and all that is open closes. `failing_rows`: what
+    becomes of a row over which an expression fails: "fail" (None), or "dead-letter".
     """
 
     name: str | None = None
@@ -564,6 +565,7 @@ class JobOptions:
     max_dead_letter_share: float | None = None
     restart: RestartOptions | None = None
     drain: bool = False
+    failing_rows: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

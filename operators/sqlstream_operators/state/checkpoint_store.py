@@ -154,14 +154,16 @@ class CheckpointStore:
         except OSError:  # another file system, one without links, or another user's file
             target.symlink_to(source)
 
-    def copy_from(self, other: CheckpointStore, name: str, target: str | None = None) -> None:
+    def copy_from(
+        self, other: CheckpointStore, name: str, target: str | None = None, *, link: bool = True
+    ) -> None:
         """Take over a file of another store, atomically, under its name or `target`; raises FileNotFoundError.
 
-        Between folders of one local file system it is linked, which costs the same for every size: files of a store are
-        replaced, and never changed in place.
+        With `link`, between folders of one local file system it is linked, which costs the same for every size: files of a
+        store are replaced, and never changed in place.
         """
         target = target or name
-        if self._local is not None and other._local is not None:
+        if link and self._local is not None and other._local is not None:
             new = self._local / target
             if new.exists() and new.samefile(other._local / name):
                 return

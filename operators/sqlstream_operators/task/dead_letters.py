@@ -6,7 +6,7 @@ many there are of each kind. A line is an object: `epoch`, `kind`, where the row
 - `late`: `operator`, `reason`, `window_start` of the first window that the row missed, `window_end` of the last, `windows`:
   how many there are from the first to the last, `event_time`, `row` (an object)
 - `no-time`: `operator`, `reason`, `row` (an object)
-- `malformed`: `origin`, `line`, `reason`, `row` (text)
+- `malformed`: `origin`, `line`, `reason`, `row` (text), `expression`: the SQL that can't be computed of a row that was read
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ class DeadLetters:
         with self._file().open("a", encoding="utf-8") as out:
             for row in rows:
                 own = {"origin": row.origin, "line": row.line, "reason": row.reason, "row": row.raw}
+                own["expression"] = getattr(row, "expression", None)
                 out.write(json.dumps(constant | _present(own), ensure_ascii=False) + "\n")
                 number += 1
         if number:

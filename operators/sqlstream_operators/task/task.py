@@ -34,7 +34,8 @@ from sqlstream_operators.state.private_folder import make_private
 from .dead_letters import DeadLetters
 from .dimensions import add_dimensions
 from .epoch import EpochContext, rocks_stores, watermarks_for
-from .io import SplitReader, Stores, Writers
+from .failing_rows import ChosenRows, FailingRow, failing, said_of
+from .io import Dividing, SplitReader, Stores, Writers
 from .poisoned import place_of
 from .report import REPORT_EDGE, Report
 from .stage_run import StageRun, readings, task_name
@@ -119,17 +120,21 @@ def run_source_task(
             if not isinstance(told, DataError):
                 raise told from error
 
+            def computed(
+                some: SplitReader, every: SplitReader | None, part: Any, kept: DeadLetters
+            ) -> tuple[StageRun, _Read]:
+                again = _WholeRows.of(duck, every, part, source_name, looked_up, lenient=True)
+                task = StageRun(plan, 0, ordinal, epoch, duck, kept, whole_rows=again)
+                some.open_lenient(duck, _SPLIT, part)
+                read = _run_source(task, source, stages, again)
+                task.check_sinks(writers)
+                return task, read
+
             def fails(part: Any) -> bool:
                 duck.reset()
                 try:
                     with closing(DeadLetters(epoch, task_name(epoch, 0, ordinal))) as unused:
-                        again = _WholeRows.of(
-                            duck, lenient or whole, part, source_name, looked_up, lenient=True
-                        )
-                        task = StageRun(plan, 0, ordinal, epoch, duck, unused, whole_rows=again)
-                        reader.open_lenient(duck, _SPLIT, part)
-                        _run_source(task, source, stages, again)
-                        task.check_sinks(writers)
+                        computed(reader, lenient or whole, part, unused)
                 except duckdb.OutOfMemoryException:
                     return False
                 except InputFileError:
@@ -138,10 +143,17 @@ def run_source_task(
                     return True
                 return False
 
-            place = place_of(reader, split, fails)
-            if isinstance(told, RefusedRowError):
-                raise RefusedRowError(told.message, told.help, place) from error
-            raise DataError(f"source {source_name}: {told.message}", told.sql, place) from error
+            rest = None
+            if plan.options.failing_rows == "dead-letter" and not duck.broken:
+                rest = _without_failing(
+                    source, reader, lenient or whole, split, duck, letters, told, computed
+                )
+            if rest is None:
+                place = place_of(reader, split, fails)
+                if isinstance(told, RefusedRowError):
+                    raise RefusedRowError(told.message, told.help, place) from error
+                raise DataError(f"source {source_name}: {told.message}", told.sql, place) from error
+            task, read, malformed = rest
         finally:
             duck.reset()
         messages = task.messages()
@@ -157,6 +169,63 @@ def run_source_task(
             watermark=read.watermark,
             malformed=malformed,
         )
+
+
+def _without_failing(
+    source: SourceSpec,
+    reader: SplitReader,
+    whole: SplitReader | None,
+    split: Any,
+    duck: DuckSession,
+    letters: DeadLetters,
+    told: DataError,
+    computed: Callable[[SplitReader, SplitReader | None, Any, DeadLetters], tuple[StageRun, _Read]],
+) -> tuple[StageRun, _Read, int] | None:
+    """The stages over the rows of a split that don't fail by themselves; the others are dead letters, as unreadable ones.
+
+    Also gives how many these are. None if that is not all that is wrong with the split.
+    """
+    duck.reset()
+    letters.clear()
+    narrow, wide = ChosenRows(reader), None if whole is None else ChosenRows(whole)
+    chosen = [narrow] if wide is None else [narrow, wide]
+
+    def run(first: int, last: int) -> DataError | None:
+        for rows in chosen:
+            rows.choose(first, last)
+        try:
+            with closing(DeadLetters(letters.epoch, letters.task)) as unused:
+                computed(narrow, wide, split, unused)
+        except duckdb.OutOfMemoryException:
+            return None
+        except (*DUCKDB_ERRORS, DataError) as error:
+            failed = error if isinstance(error, DataError) else duck.error(error)
+            if not isinstance(failed, DataError) or isinstance(failed, InputFileError) or duck.broken:
+                raise failed from error
+            return failed
+        return None
+
+    try:
+        bad = list(narrow.open_lenient(duck, _SPLIT, split))
+        count = duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py()
+        found = failing(1, count, told, run) if count else None
+        if found is None:
+            return None
+        names = source.columns if wide is None else [column.name for column in source.physical]
+        if wide is not None:
+            wide.open_lenient(duck, _WHOLE, split)
+        texts = chosen[-1].as_json(duck, _SPLIT if wide is None else _WHOLE, names, found)
+        origin = reader.place(split) if isinstance(reader, Dividing) else source.name
+        for rows in chosen:
+            rows.choose(1, None, less=found)
+        task, read = computed(narrow, wide, split, letters)
+    except (*DUCKDB_ERRORS, DataError):
+        letters.clear()
+        return None
+    failed = [
+        FailingRow(text, *said_of(found[number]), origin) for number, text in zip(found, texts, strict=True)
+    ]
+    return task, read, letters.malformed(source.name, [*bad, *failed])
 
 
 def _session(plan: PhysicalPlan, epoch: EpochContext) -> DuckSession:

@@ -11,7 +11,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.epoch_values import is_bound_process_time
+from sqlstream_planner.bind.epoch_values import is_bound_process_time, is_volatile_column
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
 from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
@@ -124,7 +124,11 @@ def _with_names(context: BindContext, query: exp.Select, scope: Scope) -> Scope:
             if unnests_of(item.this):  # its rows are made above
                 continue
             inner = Scope(context, scope.relations, known)
-            known.setdefault(item.alias.lower(), context.translated(inner.resolve(item.this), scope.fields))
+            resolved = context.translated(inner.resolve(item.this), scope.fields)
+            if not any(
+                is_volatile_column(c.name) for c in resolved.find_all(exp.Column)
+            ):  # another value each time
+                known.setdefault(item.alias.lower(), resolved)
     return replace(scope, aliases=known)
 
 

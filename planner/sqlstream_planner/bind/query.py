@@ -35,6 +35,7 @@ from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
+from sqlstream_planner.bind.rowid import with_rowid
 from sqlstream_planner.bind.sample import sampled
 from sqlstream_planner.bind.scope import Relation, Scope, told_apart
 from sqlstream_planner.bind.select_unnest import with_unnested
@@ -526,7 +527,8 @@ class QueryBinder:
             node, relation = self._aliased(rows, alias, item, None)
             return Item(node, Scope(self.context, (relation,)))
         node, relation = self._item(item, ctes)
-        return Item(node, Scope(self.context, (relation,)))
+        node, relations = with_rowid(self.context, item, ctes, node, relation)
+        return Item(node, Scope(self.context, relations))
 
     def _pivot(self, pivot: exp.Pivot, node: Node, ctes: Mapping[str, Node]) -> Node:
         """PIVOT or UNPIVOT of the rows of `node`."""

@@ -160,8 +160,8 @@ class Scope:
 
     def _row(self, name: str) -> exp.Expr | None:
         """A whole row of the relation that is called so, as a struct; None if there is none."""
-        named = [r for r in self.relations if r.alias is not None and r.alias.lower() == name.lower()]
-        if len(named) != 1 or named[0].hidden:
+        named = [r for r in self.named(name) if not r.hidden]
+        if len(named) != 1:
             return None
         shown = [f for f in named[0].fields if f.id not in self.context.process_times]
         fields = [

@@ -454,6 +454,7 @@ class _ScriptBinder:
             max_dead_letter_share=float(share) if isinstance(share, int | float) else None,
             restart=self._restart(text("restart-strategy.type")),
             drain=text("execution.end-of-input") == "drain",
+            failing_rows=text("execution.failing-rows"),
         )
 
     def _restart(self, strategy: str | None) -> RestartOptions | None:

@@ -8,7 +8,11 @@ from sqlstream_planner.name_lists import names_in
 _I, _S, _D = ValueKind.INTEGER, ValueKind.STRING, ValueKind.DURATION
 
 JOB_OPTIONS: tuple[OptionDef, ...] = (
-    OptionDef("pipeline.name", _S, "the pipeline's name in messages; the file's name by default"),
+    OptionDef(
+        "pipeline.name",
+        _S,
+        "the pipeline's name: in messages, and of its state directory; the file's path in the project by default",
+    ),
     OptionDef(
         "pipeline.max-parallelism",
         _I,
@@ -39,6 +43,13 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "dead letters that there may be for each of the last rows that were read, from 0 to 1",
         minimum=0,
         maximum=1,
+    ),
+    OptionDef(
+        "execution.failing-rows",
+        ValueKind.ENUM,
+        "what becomes of a row over which an expression fails, such as a cast, before it meets others: by default the run "
+        "stops, else the row is a dead letter, with the expression",
+        choices=("fail", "dead-letter"),
     ),
     OptionDef(
         "execution.target-epoch-time",

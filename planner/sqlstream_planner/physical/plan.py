@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
+from sqlstream_operators.plan.equal_values import exactly
+from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import (
     WEIGHT_COLUMN,
     DimensionSpec,
@@ -96,20 +98,20 @@ def _write(planner: Planner, root: Sink, *, consolidated: bool) -> None:
             rows.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
         text = "\nUNION ALL\n".join(rows)
         if weighted and not consolidated:
-            text = _consolidated([c.name for c in root.sink.schema], text)
+            text = _consolidated(root.sink.schema, text)
         step = FragmentStep(planner.stages.name(f"{root.sink.name}.rows"), text, reads_of(blocks))
         planner.stages[stage].steps.append(step)
         planner.stages[stage].outputs.append(SinkOutput(step.name, root.sink.name))
 
 
-def _consolidated(columns: Sequence[str], changes_sql: str) -> str:
+def _consolidated(columns: Sequence[Column], changes_sql: str) -> str:
     """Each row of some changes once, with the sum of its weights; rows that came and went are left out."""
-    listed = ", ".join(quote_identifier(name) for name in columns)
+    listed = ", ".join(quote_identifier(column.name) for column in columns)
     total = f"sum({quote_identifier(WEIGHT_COLUMN)})"
     inner = changes_sql.replace("\n", "\n  ")
     return (
         f"SELECT {listed}, CAST({total} AS BIGINT) AS {quote_identifier(WEIGHT_COLUMN)}\n"
-        f"FROM (\n  {inner}\n) AS t\nGROUP BY {listed}\nHAVING {total} <> 0"
+        f"FROM (\n  {inner}\n) AS t\nGROUP BY {', '.join(exactly(columns))}\nHAVING {total} <> 0"
     )
 
 

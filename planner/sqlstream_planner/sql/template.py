@@ -9,6 +9,7 @@ lines instead, so a mark can never change what runs.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -184,6 +185,8 @@ class _Rendering:
 
     def _environment(self) -> SandboxedEnvironment:
         import jinja2
+        from jinja2 import nodes
+        from jinja2.compiler import CodeGenerator
         from jinja2.sandbox import SandboxedEnvironment
 
         rendering = self
@@ -194,16 +197,34 @@ class _Rendering:
             ) -> tuple[str, str, Callable[[], bool]]:
                 return rendering._load(environment, template)
 
+        class Generator(CodeGenerator):
+            def visit_Concat(self, node: nodes.Concat, frame: Any) -> None:  # noqa: N802 - Jinja's name
+                self.write("environment.joined((")
+                for argument in node.nodes:
+                    self.visit(argument, frame)
+                    self.write(", ")
+                self.write("))")
+
         class Sandbox(SandboxedEnvironment):
-            intercepted_binops = frozenset({"*", "**"})
+            intercepted_binops = frozenset({"*", "**", "+", "%"})
+            code_generator_class = Generator
 
             def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
                 _bounded_binop(operator, left, right)
-                return super().call_binop(context, operator, left, right)
+                return _bounded(super().call_binop(context, operator, left, right))
 
             def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+                if not isinstance(obj, jinja2.runtime.Macro):
+                    _bounded_widths(getattr(obj, "__self__", None), *args, *kwargs.values())
                 with rendering.called():
-                    return super().call(context, obj, *args, **kwargs)
+                    return _bounded(super().call(context, obj, *args, **kwargs))
+
+            def joined(self, values: Sequence[Any]) -> str:
+                """What `a ~ b` gives."""
+                texts = [str(value) for value in values]
+                if sum(map(len, texts)) > MAX_OUTPUT:
+                    raise OverflowError(_TOO_LONG)
+                return "".join(texts)
 
         jinja = Sandbox(
             loader=Loader(),
@@ -220,6 +241,8 @@ class _Rendering:
         )
         # A rendering must give the same text every time.
         del jinja.filters["random"]
+        for name, filter_ in jinja.filters.items():
+            jinja.filters[name] = _bounded_filter(filter_)
         return jinja
 
     def _var(self, name: str, default: Any = _MISSING) -> Any:
@@ -413,11 +436,51 @@ def _place(text: str, word: str | None) -> tuple[int, int]:
 def _bounded_binop(operator: str, left: Any, right: Any) -> None:
     if operator == "**" and isinstance(right, (int, float)) and abs(right) > 1000:
         raise OverflowError("the exponent is too large")
+    if operator == "%" and isinstance(left, str):
+        _bounded_widths(left, *(right if isinstance(right, tuple) else (right,)))
     if operator == "*":
         for sequence, count in ((left, right), (right, left)):
             repeats = isinstance(count, int) and isinstance(sequence, (str, list, tuple, bytes))
             if repeats and len(sequence) * count > MAX_OUTPUT:
                 raise OverflowError("the repeated text is too long")
+
+
+_TOO_LONG = f"a text of the template would have more than {MAX_OUTPUT:,} characters"
+#: Jinja's functions behind the filters that make a text longer than what they are given.
+_WIDENING = frozenset({"do_center", "do_indent", "do_format", "do_replace", "do_wordwrap"})
+#: Widths in what `%` and `format` fill in.
+_WIDTHS = re.compile(r"\d{7,}")
+
+
+def _bounded(value: Any) -> Any:
+    """A text or list that is not too long. Raises OverflowError."""
+    if isinstance(value, (str, bytes, list, tuple)) and len(value) > MAX_OUTPUT:
+        raise OverflowError(_TOO_LONG)
+    return value
+
+
+def _bounded_widths(text: Any, *arguments: Any) -> None:
+    """Refuse what would be widened too far, before it is: 'a'.ljust(10 ** 10), '%9999999999s', 'a,a'.replace('a', long)."""
+    if not isinstance(text, str):
+        return
+    numbers = [n for n in arguments if isinstance(n, int)]
+    numbers += [int(width) for width in _WIDTHS.findall(text)] if "%" in text or "{" in text else []
+    count = max(text.count(a) if isinstance(a, str) else 1 for a in (*arguments, None))
+    numbers.append(count * sum(len(a) for a in arguments if isinstance(a, str)))
+    if any(number > MAX_OUTPUT for number in numbers):
+        raise OverflowError(_TOO_LONG)
+
+
+def _bounded_filter(filter_: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(filter_)
+    def bounded(*arguments: Any, **named: Any) -> Any:
+        given = (*arguments, *named.values())
+        if filter_.__name__ in _WIDENING:
+            text = next((a for a in given if isinstance(a, str)), None)
+            _bounded_widths(text, *(a for a in given if a is not text))
+        return _bounded(filter_(*arguments, **named))
+
+    return bounded
 
 
 def _newlines(text: str) -> str:

@@ -24,11 +24,11 @@ from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
 
 #: What a row of an epoch's changes does, BIGINT; see the module's docstring.
-CHANGE_COLUMN = "__change"
+CHANGE_COLUMN = "__sq_change"
 #: Runs SQL in DuckDB and returns its rows.
 Run = Callable[[str], Sequence[tuple[Any, ...]]]
 
-_SEVERAL = "__several"
+_SEVERAL = "__sq_several"
 
 
 def memory_bytes() -> int:
@@ -115,11 +115,11 @@ def _by_key(spec: SinkSpec, mode: Mode, source: str) -> str:
         else _net(names, source)
     )
     return (
-        f"SELECT {columns}, CAST(CASE WHEN goes = 0 THEN 1 WHEN comes = 0 THEN -1 ELSE 0 END AS BIGINT) "
-        f"AS {CHANGE_COLUMN}, comes > 1 OR goes > 1 AS {_SEVERAL} FROM ("
-        f"SELECT *, sum(greatest({CHANGE_COLUMN}, 0)) OVER k AS comes, sum(greatest(-{CHANGE_COLUMN}, 0)) OVER k "
-        f"AS goes FROM ({rows}) WINDOW k AS (PARTITION BY {key})) "
-        f"WHERE {CHANGE_COLUMN} > 0 OR comes = 0"
+        f"SELECT {columns}, CAST(CASE WHEN __sq_goes = 0 THEN 1 WHEN __sq_comes = 0 THEN -1 ELSE 0 END AS BIGINT) "
+        f"AS {CHANGE_COLUMN}, __sq_comes > 1 OR __sq_goes > 1 AS {_SEVERAL} FROM ("
+        f"SELECT *, sum(greatest({CHANGE_COLUMN}, 0)) OVER k AS __sq_comes, sum(greatest(-{CHANGE_COLUMN}, 0)) OVER k "
+        f"AS __sq_goes FROM ({rows}) WINDOW k AS (PARTITION BY {key})) "
+        f"WHERE {CHANGE_COLUMN} > 0 OR __sq_comes = 0"
     )
 
 

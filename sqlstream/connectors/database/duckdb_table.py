@@ -77,6 +77,7 @@ class DuckTable:
         spec: SinkSpec,
         base_dir: str,
         *,
+        left_columns: Sequence[str] = (),
         patience_s: float = PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
@@ -85,6 +86,7 @@ class DuckTable:
         self._path = database_file(spec.options, base_dir)
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
+        self._left = tuple(left_columns)
         self._patience_s = patience_s
         self._clock = clock
         self._wait = wait
@@ -380,9 +382,23 @@ class DuckTable:
         changes = f"temp.{_CHANGES}"
         consolidate(lambda sql: self._run(sql).fetchall(), self._spec, rows, changes)
         names = [column.name for column in self._spec.schema]
-        for statement in KeyedStatements(self._table, changes, names, self._spec.primary_key).replace:
+        left = self._left_columns()
+        statements = KeyedStatements(self._table, changes, names, self._spec.primary_key, left=left)
+        for statement in statements.replace:
             self._run(statement)
         self._run(f"DROP TABLE {changes}")
+
+    def _left_columns(self) -> list[str]:
+        """Those of the columns which the query gives no more that the table still has."""
+        there = {
+            str(name).lower()
+            for (name,) in self._run(
+                "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() "
+                "AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)",
+                [self._schema, self._name],
+            ).fetchall()
+        }
+        return [name for name in self._left if name.lower() in there]
 
     def _unexpected(self, made: int, expected: int) -> InternalError:
         return InternalError(f"{self.location}: {made} rows changed instead of {expected}")
@@ -402,25 +418,25 @@ class DuckTable:
         goes, rows = f"temp.{_CHANGES}_goes", f"temp.{_CHANGES}_rows"
         self._run(
             f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_goes AS SELECT {columns_of(names)}, "
-            f"-{CHANGE_COLUMN} AS __goes, row_number() OVER () AS __number FROM {source} WHERE {CHANGE_COLUMN} < 0"
+            f"-{CHANGE_COLUMN} AS __sq_goes, row_number() OVER () AS __sq_number FROM {source} WHERE {CHANGE_COLUMN} < 0"
         )
         same = " AND ".join(
             f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
         )
         self._run(
-            f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_rows AS SELECT __row, __number FROM ("
-            f"SELECT t.rowid AS __row, d.__number, d.__goes, row_number() OVER (PARTITION BY d.__number "
-            f"ORDER BY t.rowid) AS __copy FROM {self._table} AS t JOIN {goes} AS d ON {same}) "
-            f"WHERE __copy <= __goes"
+            f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_rows AS SELECT __sq_row, __sq_number FROM ("
+            f"SELECT t.rowid AS __sq_row, d.__sq_number, d.__sq_goes, row_number() OVER (PARTITION BY d.__sq_number "
+            f"ORDER BY t.rowid) AS __sq_copy FROM {self._table} AS t JOIN {goes} AS d ON {same}) "
+            f"WHERE __sq_copy <= __sq_goes"
         )
         if self._run(f"SELECT count(*) FROM {rows}").fetchall()[0][0] != expected:
             texts = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in names)
             row = self._run(
-                f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
-                f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
+                f"SELECT {texts} FROM {goes} AS d WHERE __sq_goes > "
+                f"(SELECT count(*) FROM {rows} AS r WHERE r.__sq_number = d.__sq_number) LIMIT 1"
             ).fetchall()[0]
             raise not_there(self.location, self._spec, row)
-        deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
+        deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __sq_row FROM {rows})")
         if deleted != expected:
             raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
         self._run(f"DROP TABLE {goes}")

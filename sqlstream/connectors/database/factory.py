@@ -15,7 +15,9 @@ class DuckSinkFactory:
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> ExactlyOnceSink:
         """The driver's half."""
-        return ExactlyOnceSink(spec, context, DuckTable(spec, context.base_dir))
+        return ExactlyOnceSink(
+            spec, context, DuckTable(spec, context.base_dir, left_columns=context.left_columns)
+        )
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> KeyedWriter:
         """The task's half."""
@@ -27,7 +29,7 @@ class PostgresSinkFactory:
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> ExactlyOnceSink:
         """The driver's half."""
-        return ExactlyOnceSink(spec, context, PostgresTable(spec))
+        return ExactlyOnceSink(spec, context, PostgresTable(spec, left_columns=context.left_columns))
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> KeyedWriter:
         """The task's half."""

@@ -53,7 +53,7 @@ _MOST_MEMORY = 1 << 30
 class PostgresTable:
     """The table of a `postgres` sink."""
 
-    def __init__(self, spec: SinkSpec) -> None:
+    def __init__(self, spec: SinkSpec, *, left_columns: Sequence[str] = ()) -> None:
         self._spec = spec
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
@@ -61,6 +61,7 @@ class PostgresTable:
             if len(name.encode()) > LONGEST_NAME:
                 raise bad_option("table-name", name, f"names of at most {LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
+        self._left = tuple(left_columns)
         self._duck: DuckSession | None = None
         self._spill: RunFolder | None = None
 
@@ -300,7 +301,9 @@ class PostgresTable:
     def _replace_by_key(self, duck: DuckSession, rows: StagedEpoch) -> None:
         self._stage(duck, rows)
         names = [column.name for column in self._spec.schema]
-        for statement in KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key).replace:
+        left = self._left_columns()
+        statements = KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key, left=left)
+        for statement in statements.replace:
             self._connection.run(statement)
 
     def _stage(self, duck: DuckSession, rows: StagedEpoch) -> Counts:
@@ -334,13 +337,22 @@ class PostgresTable:
 
     def _fields(self, table: str, columns: Sequence[Column]) -> list[Field]:
         """How the columns are written to a table, by the types that it has."""
+        there = self._types(table)
+        return [field_of(column, there[column.name]) for column in columns]
+
+    def _types(self, table: str) -> dict[str, str]:
+        """The types of a table's columns by their names."""
         found = self._connection.run(
             "SELECT attname::text, pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute "
             "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
             [table],
         )
-        there = {str(name): str(type_) for name, type_ in found}
-        return [field_of(column, there[column.name]) for column in columns]
+        return {str(name): str(type_) for name, type_ in found}
+
+    def _left_columns(self) -> list[str]:
+        """Those of the columns which the query gives no more that the table still has."""
+        there = self._types(self._table) if self._left else {}
+        return [name for name in self._left if name in there]
 
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)
@@ -358,29 +370,30 @@ class PostgresTable:
             f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
         )
         goes = (
-            f"SELECT {columns_of(names)}, -sum({CHANGE_COLUMN}) AS __goes, "
-            f"hash_record_extended(ROW({columns_of(names)}), 0) AS __hash "
+            f"SELECT {columns_of(names)}, -sum({CHANGE_COLUMN}) AS __sq_goes, "
+            f"hash_record_extended(ROW({columns_of(names)}), 0) AS __sq_hash "
             f"FROM {_CHANGES} WHERE {CHANGE_COLUMN} < 0 GROUP BY {columns_of(names)}"
         )
-        numbered = f"SELECT *, row_number() OVER () AS __number FROM ({goes}) g"
+        numbered = f"SELECT *, row_number() OVER () AS __sq_number FROM ({goes}) g"
         found = (
-            f"SELECT t.ctid AS __row, d.__number, d.__goes, row_number() OVER (PARTITION BY d.__number) AS __copy "
+            f"SELECT t.ctid AS __sq_row, d.__sq_number, d.__sq_goes, "
+            f"row_number() OVER (PARTITION BY d.__sq_number) AS __sq_copy "
             f"FROM {self._table} AS t JOIN goes AS d "
-            f"ON hash_record_extended(ROW({rows}), 0) = d.__hash AND {same}"
+            f"ON hash_record_extended(ROW({rows}), 0) = d.__sq_hash AND {same}"
         )
         both = f"WITH goes AS MATERIALIZED ({numbered}), found AS MATERIALIZED ({found}) "
         self._connection.run("SAVEPOINT copies")
         deleted = self._connection.changed(
             f"{both}DELETE FROM {self._table} AS t "
-            f"WHERE t.ctid = ANY (ARRAY(SELECT __row FROM found WHERE __copy <= __goes))"
+            f"WHERE t.ctid = ANY (ARRAY(SELECT __sq_row FROM found WHERE __sq_copy <= __sq_goes))"
         )
         if deleted == expected:
             return
         self._connection.run("ROLLBACK TO SAVEPOINT copies")
         texts = ", ".join(f"CAST(d.{quote_identifier(name)} AS text)" for name in names)
         missing = self._connection.run(
-            f"{both}SELECT {texts} FROM goes AS d WHERE __goes > "
-            f"(SELECT count(*) FROM found AS f WHERE f.__number = d.__number) LIMIT 1"
+            f"{both}SELECT {texts} FROM goes AS d WHERE __sq_goes > "
+            f"(SELECT count(*) FROM found AS f WHERE f.__sq_number = d.__sq_number) LIMIT 1"
         )
         if not missing:
             raise self._interfered(deleted, expected)

@@ -23,11 +23,19 @@ class KeyedStatements:
     """Statements that apply the relation `changes` (columns and CHANGE_COLUMN) to `table` by its primary key.
 
     Both names are quoted already. `delete` and `update` must each touch as many rows as they have changes.
-    `forgets`: a row of a key may come again though the one before did not go (state has a time to live).
+    `forgets`: a row of a key may come again though the one before did not go (state has a time to live). Columns that are
+    `left` have no value of a former query in rows that are replaced.
     """
 
     def __init__(
-        self, table: str, changes: str, names: Sequence[str], key: Sequence[str], *, forgets: bool = False
+        self,
+        table: str,
+        changes: str,
+        names: Sequence[str],
+        key: Sequence[str],
+        *,
+        forgets: bool = False,
+        left: Sequence[str] = (),
     ) -> None:
         self.match = " AND ".join(f"t.{quote_identifier(k)} = d.{quote_identifier(k)}" for k in key)
         values = [name for name in names if name not in key]
@@ -51,6 +59,7 @@ class KeyedStatements:
         #: Make the rows of `changes` all that the table has; what has not changed is not touched.
         self.replace = (
             f"DELETE FROM {table} AS t WHERE NOT EXISTS ({there})",
+            *(f"UPDATE {table} SET {quote_identifier(name)} = DEFAULT" for name in left),
             *(
                 [
                     f"UPDATE {table} AS t SET {assigned} FROM {changes} AS d WHERE {self.match} AND NOT ({same})"

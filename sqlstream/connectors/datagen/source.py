@@ -56,6 +56,8 @@ class DatagenFactory:
         now: Mapping[str, OptionValue],
         position: Position,
         context: ConnectorContext,
+        *,
+        closed: bool,
     ) -> bool:
         """Whether only the number of rows differs, or the end of a sequence; see `Continuing`."""
         sequences = [
@@ -64,7 +66,7 @@ class DatagenFactory:
         ends = [int(now[f"{s}.end"]) - int(now[f"{s}.start"]) + 1 for s in sequences]
         ends += [int(now["number-of-rows"])] if "number-of-rows" in now else []
         free = {"number-of-rows", *(f"{s}.end" for s in sequences)}
-        return continues(free, was, now, position, min(ends, default=None))
+        return continues(free, was, now, position, min(ends, default=None), closed=closed)
 
     def reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
         """The task's half."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,8 @@ RAW_BYTES = 64 << 10
 _HEAD = 64 << 10
 _NEWLINES = {"\n": r"'\n'", "\r": r"'\r'", "\r\n": r"'\r\n'"}
 _LONGEST_RECORD = 16 << 20
+#: How many records of a file may have a quote that is not closed: behind each the rest is read once more.
+_MOST_UNCLOSED = 100
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -137,10 +139,47 @@ def lenient(
         unified = work.new_file()
         line_ends_unified(options.csv, np.fromfile(path, np.uint8)).tofile(unified)
         path, layout = unified, Layout(layout.names, layout.header)
-    try:
-        return _read(duck, wanted, options, layout, file_range.entry, path, line)
-    except DataError:
-        return _isolate(duck, wanted, options, layout, file_range.entry, path, line, work)
+
+    def read(text: Path, shape: Layout, first: int) -> tuple[pa.Table, list[BadRow]]:
+        try:
+            return _read(duck, wanted, options, shape, file_range.entry, text, first)
+        except DataError:
+            return _isolate(duck, wanted, options, shape, file_range.entry, text, first, work)
+
+    tables: list[pa.Table] = []
+    bad: list[BadRow] = []
+    for _ in range(_MOST_UNCLOSED):
+        table, refused = read(path, layout, line)
+        tables.append(table)
+        place = _unclosed(path, line, refused[-1]) if refused else None
+        if place is None or read(_part(path, 0, place[0], work), layout, line)[0].num_rows < table.num_rows:
+            bad += refused
+            break
+        # Nothing was read behind it: the quote swallows the rest of the file. Its own line is what is bad.
+        *others, unclosed = refused
+        first = unclosed.raw.splitlines()[0]
+        bad += [*others, replace(unclosed, raw=first, reason=f"{unclosed.reason} Nothing closes it.")]
+        path, layout = _part(path, place[1], path.stat().st_size, work), replace(layout, header=False)
+        line = (unclosed.line or 0) + 1
+    else:
+        table, refused = read(path, layout, line)
+        tables.append(table)
+        bad += refused
+    return pa.concat_tables(tables), bad
+
+
+def _unclosed(path: Path, first: int, bad: BadRow) -> tuple[int, int] | None:
+    """Where the line of a bad record begins, and the next one, if a quote is not closed in it and more lines follow.
+
+    The file's first line has the number `first`.
+    """
+    if "unterminated quote" not in bad.reason or bad.line is None:
+        return None
+    newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
+    place = bad.line - first
+    if place >= len(newlines) or int(newlines[place]) + 1 >= path.stat().st_size:
+        return None
+    return int(newlines[place - 1]) + 1 if place else 0, int(newlines[place]) + 1
 
 
 def _isolate(

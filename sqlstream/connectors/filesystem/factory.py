@@ -33,6 +33,8 @@ class FileSourceFactory:
         now: Mapping[str, OptionValue],
         position: Position,
         context: ConnectorContext,
+        *,
+        closed: bool,
     ) -> bool:
         """Whether the path means the same files; see `Continuing`."""
         return continues(was, now, position, context)

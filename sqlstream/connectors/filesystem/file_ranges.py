@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from sqlstream.connectors.filesystem.file_version import (
 )
 from sqlstream.connectors.filesystem.not_text import HEAD, not_text
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Workspace:
     """A temporary folder for what DuckDB can't open where it is; gone when the `with` block ends."""
 
     def __init__(self) -> None:
-        self._folder: str | None = None
+        self._folder: RunFolder | None = None
         self._made = 0
 
     def __enter__(self) -> Workspace:
@@ -100,7 +100,7 @@ class Workspace:
 
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.close()
 
     @property
     def used(self) -> bool:
@@ -110,9 +110,9 @@ class Workspace:
     def new_file(self, suffix: str = "") -> Path:
         """The path of a file that does not exist yet."""
         if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix="sqlstream-")
+            self._folder = RunFolder("files-")
         self._made += 1
-        return Path(self._folder) / f"{self._made}{suffix}"
+        return self._folder.path / f"{self._made}{suffix}"
 
     def local(self, entry: FileEntry) -> str:
         """A local path with the file's bytes as they are."""

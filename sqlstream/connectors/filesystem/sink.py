@@ -34,6 +34,8 @@ from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import DiagnosticError
 
 _HIDDEN = ".sqlstream"
+#: How many bytes the name of a folder may have on the file systems of Linux and macOS.
+_LONGEST_NAME = 255
 _STAGING = f"{_HIDDEN}/staging"
 _HALF = "tmp_"
 _OWNER = f"{_HIDDEN}/owner.json"
@@ -64,6 +66,7 @@ class FileWriter:
         self._location = resolve(self._options.path, base_dir)
         self._file_bytes = size_bytes(spec.options, "sink.rolling-policy.file-size", _FILE_BYTES)
         self._default = spec.options.get("partition.default-name", DEFAULT_PARTITION)
+        self._longest = _LONGEST_NAME if is_local(self._location) else None
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
         """Stage the rows, changes as their messages; nothing is written if there are none. Raises DataError if
@@ -115,7 +118,7 @@ class FileWriter:
         values = session.query(f"SELECT {texts} FROM sink_rows")
         session.drop("sink_rows")
         folders = [
-            _folder(key, values.column(i).combine_chunks(), self._default)
+            _folder(key, values.column(i).combine_chunks(), self._default, self._longest)
             for i, key in enumerate(kinds[key].name for key in keys)
         ]
         joined = pc.binary_join_element_wise(*folders, "/").dictionary_encode()
@@ -373,10 +376,17 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _folder(key: str, values: pa.Array, default: str) -> pa.Array:
-    """`key=value` for every value; each distinct value is escaped once."""
+def _folder(key: str, values: pa.Array, default: str, longest: int | None) -> pa.Array:
+    """`key=value` for every value; each distinct value is escaped once. Raises DataError for one that is too long."""
     encoded = values.dictionary_encode()
-    names = pa.array([f"{escape(key)}={escape(v) if v else default}" for v in encoded.dictionary.to_pylist()])
+    found = [f"{escape(key)}={escape(v) if v else default}" for v in encoded.dictionary.to_pylist()]
+    for name in found:
+        if longest is not None and len(name.encode()) > longest:
+            raise DataError(
+                f"a value of the partition column {key} makes a folder's name of {len(name.encode())} bytes, and a file "
+                f"system takes {longest}: '{name[:40]}…'; partition by less of it, such as LEFT({key}, 60) or MD5({key})"
+            )
+    names = pa.array(found)
     if not len(names):
         names = pa.array([], pa.string())
     return pc.fill_null(names.take(encoded.indices), f"{escape(key)}={default}")

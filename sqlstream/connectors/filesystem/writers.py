@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +14,7 @@ from pyarrow import fs
 
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.options import flag
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, MachineError, machine_trouble
@@ -196,8 +195,8 @@ def copy_rows(
         if isinstance(filesystem, fs.LocalFileSystem):
             session.connection.execute(f"COPY ({select}) TO {quote_literal(path)} ({settings})")
             return
-        with tempfile.TemporaryDirectory(prefix="sqlstream-") as folder:
-            target = Path(folder) / "part"
+        with RunFolder("part-") as folder:
+            target = folder.path / "part"
             session.connection.execute(f"COPY ({select}) TO {quote_literal(str(target))} ({settings})")
             with target.open("rb") as source, filesystem.open_output_stream(path, compression=None) as out:
                 shutil.copyfileobj(source, out, 8 << 20)

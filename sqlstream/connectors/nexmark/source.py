@@ -63,10 +63,12 @@ class NexmarkFactory:
         now: Mapping[str, OptionValue],
         position: Position,
         context: ConnectorContext,
+        *,
+        closed: bool,
     ) -> bool:
         """Whether only the number of events differs; see `Continuing`."""
         last = int(now["events"]) if "events" in now else None
-        return continues({"events"}, was, now, position, last)
+        return continues({"events"}, was, now, position, last, closed=closed)
 
     def reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
         """The task's half."""

@@ -59,7 +59,8 @@ class Backfilled:
     `versions`: of each state that was asked for, one a shard; their files are in `folder` of the state directory and have
     names of its store. `sources`: how far the new plan's sources are, by name: where the manifest says, with the
     watermarks that new windows need. `rows_read` by source, in the run that ended it. `dead_letters` is how many rows of
-    the history could not be used: most were told when they were read first. `parts` are, by sink that was asked for, the
+    the history could not be used: most were told when they were read first; `malformed` says by source how many could not
+    be read. `parts` are, by sink that was asked for, the
     rows that the history has for it, staged in the same folder: `backfilled_rows.written` makes what one epoch commits.
     """
 
@@ -68,6 +69,7 @@ class Backfilled:
     sources: Mapping[str, SourceState]
     rows_read: Mapping[str, int]
     dead_letters: int = 0
+    malformed: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, tuple[SinkPart, ...]] = field(default_factory=dict)
 
 
@@ -154,7 +156,11 @@ def backfill(
     return Backfilled(
         folder=side.folder,
         versions={state: side.versions(last, state) for state in states},
-        sources={name: _with_marks(state, reached.get(name)) for name, state in known.items()},
+        sources={
+            name: _with_marks(state, reached.get(name), told_anew=name in program.withdrawn)
+            for name, state in known.items()
+        },
+        malformed={name: state.malformed or 0 for name, state in reached.items()},
         rows_read=result.rows_read,
         dead_letters=0 if last is None else last.tally.total,
         parts={name: kept.parts(side.folder) for name, kept in rows.items()},
@@ -179,7 +185,8 @@ class _Side:
             spec.name: dict(known[spec.name].position) if spec.name in known else None
             for spec in plan.sources
         }
-        computed = [self.fingerprint, until.lineage, settings.parallelism, read, dict(ends)]
+        # The epoch too: files that were adopted go with it, and would be missing in one that goes on there later.
+        computed = [self.fingerprint, until.lineage, until.committed, settings.parallelism, read, dict(ends)]
         digest = digest_of(json.dumps(computed, sort_keys=True).encode())[:16]
         self.folder = backfills.folder_of(digest)
         self.journal = Journal(store.below(self.folder))
@@ -300,8 +307,15 @@ def _check_reached(
             )
 
 
-def _with_marks(state: SourceState, reached: SourceState | None) -> SourceState:
-    """A source as it goes on: what was closed over its history stays closed, should it have ended and go on later."""
+def _with_marks(state: SourceState, reached: SourceState | None, *, told_anew: bool) -> SourceState:
+    """A source as it goes on: what was closed over its history stays closed, should it have ended and go on later.
+
+    Where it had a watermark it goes on with that: another delay holds from the next row on, whether anything is read again
+    or not, so that no row is late by a watermark that nobody was given.
+    """
     if reached is None:
         return state
-    return replace(state, seen=max(state.seen, reached.seen), resume=max(state.resume, reached.resume))
+    state = replace(state, malformed=reached.malformed if told_anew else state.malformed)
+    if state.seen > WATERMARK_MIN:
+        return state
+    return replace(state, seen=reached.seen, resume=max(state.resume, reached.resume))

@@ -22,6 +22,7 @@ from sqlstream.runtime.edits.history import (
     sources_of,
     speed_of,
 )
+from sqlstream.runtime.edits.left_out_rows import left_out_problems
 from sqlstream.runtime.edits.plan_parts import (
     Against,
     EditPlan,
@@ -35,6 +36,7 @@ from sqlstream.runtime.edits.plan_parts import (
 from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
 from sqlstream.runtime.edits.source_parts import source_parts, source_problems, watermark_notes
 from sqlstream.runtime.edits.titles import title_of
+from sqlstream.runtime.edits.unread_rows import UnreadRows, both
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.recovery import (
@@ -44,7 +46,7 @@ from sqlstream.runtime.loop.recovery import (
     program_fingerprint,
 )
 from sqlstream.runtime.loop.shared_data import Feeds, other_feeds, unclear_tables
-from sqlstream.runtime.loop.sink_edit import NOWHERE, Given, SinkEdit
+from sqlstream.runtime.loop.sink_edit import NOWHERE, Given, SinkEdit, holds_rows
 from sqlstream.runtime.loop.sink_edits import (
     begun_sinks,
     sink_edits,
@@ -81,6 +83,7 @@ def edit_plan(
     accept: Collection[str] = (),
     rewrite: Collection[str] = (),
     looks: Looks | None = None,
+    other_rows: Collection[str] = (),
 ) -> EditPlan:
     """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
 
@@ -88,7 +91,8 @@ def edit_plan(
     `apart` is of several savepoints, which do not stand at one place of it. `written` says where in the user's file
     the sinks stand, `nodes` what the program's states were made of. `source_of` makes the driver's half of a source, to see
     whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to,
-    `rewrite` are sinks that are begun anew; `looks` sees what is at the places of sinks.
+    `rewrite` are sinks that are begun anew; `looks` sees what is at the places of sinks. Of the sources with `other_rows`
+    reading them again has shown that not the same rows can be read as before.
     Raises DiagnosticError: STA001 if the old plan is damaged, STA026 (exit code 2) for a sink to rewrite that is not there.
     """
     is_same = manifest.fingerprint == program_fingerprint(program) and _states(manifest) == {
@@ -115,9 +119,11 @@ def edit_plan(
             sizes,
             manifest.max_parallelism,
             rows_per_second=speed_of(manifest),
-            parked=manifest.parked,
+            parked=manifest.positions[len(manifest.sources) :],
             given=bool(committed_epoch(manifest)),
             forgetful=forgetful_states(manifest, before),
+            letters=bool(manifest.tally.total),
+            other_rows=frozenset(other_rows),
         ),
         program,
         against=Against(
@@ -175,7 +181,8 @@ def first_plan(program: PhysicalPlan, looks: Looks | None = None) -> EditPlan:
 class _Before:
     """What there is: the plan, how far its sources are, how large its states are. `given`: sinks were given rows.
 
-    `parked` are sources that an older plan read.
+    `parked` are sources that an older plan read. `letters`: there are dead letters; of the sources with `other_rows` not the
+    same rows can be read as before.
     """
 
     plan: PhysicalPlan
@@ -186,6 +193,8 @@ class _Before:
     forgetful: frozenset[str] = frozenset()
     rows_per_second: float | None = None
     parked: Sequence[SourceState] = ()
+    letters: bool = False
+    other_rows: frozenset[str] = frozenset()
 
     @property
     def positions(self) -> tuple[SourceState, ...]:
@@ -206,17 +215,34 @@ def _compare(
 ) -> EditPlan:
     known = go_on(before.positions, now.sources)
     feeds = Feeds(before.plan, now, before.sources, before.positions, known)
+    unread = UnreadRows(
+        before.plan, now, before.sources, known, letters=before.letters, anew=before.other_rows
+    )
     problems = [
         *source_problems(before.positions, lambda: before.plan, now),
         *unclear_tables(before.positions, now.sources),
+        *left_out_problems(
+            before.plan, now, letters=against is not None and (last is None or last.tally.total > 0)
+        ),
     ]
     edits = [
         edit.fresh() if given.accepts("fresh", edit.step) else edit
-        for edit in decide(before.plan, now, nodes, forgetful=before.forgetful, same_rows=feeds.same_state)
+        for edit in decide(
+            before.plan,
+            now,
+            nodes,
+            forgetful=before.forgetful,
+            same_rows=both(feeds.same_state, unread.same_state),
+        )
     ]
+    edits = [_read_again_whole(edit, now, unread) for edit in edits]
     forgotten = forgotten_by(edits, before.forgetful)
-    unread = frozenset(spec.name for spec in now.sources if spec.name not in known)
-    given = replace(given, unread=unread, forgotten=forgotten)
+    given = replace(
+        given,
+        unread=frozenset(spec.name for spec in now.sources if spec.name not in known),
+        forgotten=forgotten,
+        other_rows=unread,
+    )
     if new_sinks:
         decided = begun_sinks(now, given)
     elif before.given:
@@ -270,7 +296,49 @@ def _compare(
         ),
         counts=Counter(f.verdict.value for part in states for f in part.fields),
         sink_edits=decided,
+        other_rows=unread.sources,
+        withdrawn={
+            name: _names(name, known, before.positions, now)
+            for name in _withdrawn(edits, decided, now, unread)
+        },
     )
+
+
+def _read_again_whole(edit: StateEdit, now: PhysicalPlan, unread: UnreadRows) -> StateEdit:
+    """The edit with why nothing is kept of a state: rows that were dead letters belong to it."""
+    if edit.new is None or edit.old is not None or not unread.sources:
+        return edit
+    of_others = [n for n in sources_of(now, edit.new.state.state_id) if n in unread.sources]
+    if not of_others:
+        return edit
+    reason = f"rows of {' and '.join(of_others)} that could not be read before may be rows now"
+    fields = tuple(replace(f, reason=reason) for f in edit.fields)
+    return replace(edit, reason=reason, fields=fields)
+
+
+def _names(
+    name: str, known: Mapping[str, SourceState], positions: Iterable[SourceState], now: PhysicalPlan
+) -> tuple[str, ...]:
+    """What the table of a source is called, and was called before."""
+    taken = {spec.name for spec in now.sources}
+    was = [s.name for s in positions if name in known and s.folder == known[name].folder]
+    return tuple(dict.fromkeys([name, *(other for other in was if other not in taken)]))
+
+
+def _withdrawn(
+    edits: Iterable[StateEdit], sinks: Iterable[SinkEdit], now: PhysicalPlan, unread: UnreadRows
+) -> tuple[str, ...]:
+    """The sources whose dead letters are told anew, as they are read again whole."""
+    if not unread.sources:
+        return ()
+    states = {e.new.state.state_id for e in edits if e.new is not None and e.needs_history}
+    anew = {sink.spec.name for sink in sinks if sink.from_history}
+    kept = [
+        sink.spec.name
+        for sink in sinks
+        if not (sink.restated or sink.is_new or sink.begins is not None) and holds_rows(sink.spec)
+    ]
+    return unread.withdrawn([source.name for source in cut_down(now, states, anew).sources], kept)
 
 
 def _epochs(manifest: Manifest) -> tuple[int, ...]:

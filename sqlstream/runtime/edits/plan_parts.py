@@ -201,6 +201,8 @@ class EditPlan:
     is_diff: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     sink_edits: tuple[SinkEdit, ...] = ()
+    other_rows: frozenset[str] = frozenset()
+    withdrawn: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def beside(self, state_dirs: str, notes: Sequence[str]) -> EditPlan:
         """The same against a savepoint that is in `state_dirs`; `notes` is what is said of it."""

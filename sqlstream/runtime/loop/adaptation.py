@@ -66,6 +66,10 @@ class Backfilled(Protocol):
         """The sources as the run goes on with them."""
         ...
 
+    def letters(self, whole: Collection[str], more: Collection[str], epoch: int) -> tuple[str, int] | None:
+        """The rows of sources that could not be read, staged as dead letters; see `dead_letter.told_again`."""
+        ...
+
 
 class Backfill(Protocol):
     """Computes states and sinks' rows of a program over what its sources have read by a manifest; None if it was stopped."""

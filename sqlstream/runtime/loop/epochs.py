@@ -119,7 +119,6 @@ class EpochLoop:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
         unfinished = None
-        found = None
         try:
             found = recover(self._journal)
             self._state.start_from(found.last, self._program)
@@ -136,27 +135,13 @@ class EpochLoop:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
             if not (self._stop.requested and gone) or self._stop.interrupted is not None:
-                self._check_others(found, error)
                 raise
             outcome, unfinished = "stopped", self._journal.begun()
-        except Exception as error:
-            self._check_others(found, error)
-            raise
         finally:
             self._outputs.close()
         seconds = self._clock() - started
         result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
         return replace(result, skipped=self._planner.passed_over())
-
-    def _check_others(self, found: Recovered | None, error: Exception) -> None:
-        """If another driver has gone on meanwhile, that is why something is not as this one left it."""
-        if found is None:
-            return
-        known = self._state.last or found.last
-        try:
-            fencing.check_whose(self._journal, 0 if known is None else known.epoch, self._run)
-        except DiagnosticError as other:
-            raise other from error
 
     def _epochs(self) -> str:
         starting = False
@@ -468,6 +453,15 @@ class EpochLoop:
             wanted = [s for s in now.program.sinks if s.name in self._program.from_history]
             parts = {sink.name: history.rows_for(sink, plan.epoch) for sink in wanted}
             outcome = replace(outcome, parts={**outcome.parts, **parts})
+            withdrawn = self._program.withdrawn
+            letters = history.letters(withdrawn, self._program.other_rows - withdrawn.keys(), plan.epoch)
+            if letters is not None:
+                file, number = letters
+                outcome = replace(
+                    outcome,
+                    dead_letters={"malformed": number},
+                    dead_letter_files=(*outcome.dead_letter_files, file),
+                )
         if plan.retracts:
             first = self._runner.run(self._retracting(job))
             names = {was: name for name, was in self._program.former_names.items()}
@@ -512,9 +506,14 @@ class EpochLoop:
         """The dead letters with those of an epoch. Raises DiagnosticError if there may not be so many."""
         before = LetterTally() if self._state.last is None else self._state.last.tally
         rows = sum(source.rows for source in outcome.sources.values())
+        if plan.edits and self._state.last is not None:
+            known = {state.name: state for state in self._state.last.positions}
+            names = [name for names in self._program.withdrawn.values() for name in names]
+            gone = sum(known[name].malformed or 0 for name in names if name in known)
+            before = replace(before, total=max(before.total - gone, 0))
         tally = before.after(rows, sum(outcome.dead_letters.values()))
         self._settings.letters.check(
-            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files
+            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files, rows
         )
         return tally
 
@@ -555,6 +554,7 @@ class EpochLoop:
             sink_names=self._sink_names(),
             sink_edits=plan.sink_edits,
             edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
+            withdrawn=self._withdrawn(plan),
             forgotten=forgotten_after(
                 self._state.last,
                 self._program.edits if plan.edits else (),
@@ -563,6 +563,10 @@ class EpochLoop:
             ),
             dimension_files=self._planner.dimensions.files,
         )
+
+    def _withdrawn(self, plan: EpochPlan) -> tuple[str, ...]:
+        """The tables whose malformed rows are told anew by an epoch."""
+        return tuple(n for names in self._program.withdrawn.values() for n in names) if plan.edits else ()
 
     def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:
         """How far the sources are after an epoch."""
@@ -581,6 +585,7 @@ class EpochLoop:
                 applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),
                 rows=outcome.sources[source.name].rows,
+                malformed=outcome.sources[source.name].malformed,
             )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

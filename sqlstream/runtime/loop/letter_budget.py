@@ -10,6 +10,8 @@ from sqlstream.storage.manifest import LetterTally
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
+#: So many rows are no accident if none of them can be used.
+ALL_BAD = 100
 _SHOWN = 3
 _READ = 64 << 10
 _LONGEST = 160
@@ -29,13 +31,31 @@ class LetterBudget:
         letters: Mapping[str, int],
         store: CheckpointStore,
         files: Sequence[str],
+        rows: int,
     ) -> None:
         """Raise DiagnosticError (DAT005) if `tally`, with what `epoch` has, is more than there may be.
 
-        `letters` are the epoch's by kind, which are staged in `files` of the store.
+        `letters` are the epoch's by kind, which are staged in `files` of the store; it has read `rows`. Without a budget
+        the run stops where all rows that were read, and at least `ALL_BAD`, can't be used.
         """
         if not any(letters.values()):
             return
+        unusable = letters.get("malformed", 0) + letters.get("no-time", 0)
+        if (
+            self.rows is None
+            and self.share is None
+            and ALL_BAD <= rows <= unusable
+            and tally.letters >= tally.rows
+        ):
+            raise DiagnosticError(
+                Diagnostic(
+                    "DAT005",
+                    f"none of the {rows:,} rows of epoch {epoch} can be used: all of them are dead letters",
+                    notes=("nothing of this epoch was committed", *_samples(store, files)),
+                    help="mend the table's columns or its format; or allow it: "
+                    "SET 'execution.max-dead-letter-share' = '1'; then run again",
+                )
+            )
         if self.rows is not None and tally.total > self.rows:
             option, most = "execution.max-dead-letters", f"{self.rows:,}"
             found = f"these are {tally.total:,} since the state directory began"

@@ -25,9 +25,8 @@ from sqlstream.runtime.loop.forgetting import known_forgotten
 from sqlstream.runtime.loop.fork import Origin
 from sqlstream.runtime.loop.recovery import former_plan, program_fingerprint
 from sqlstream.runtime.loop.source_folders import copied_folder
-from sqlstream.runtime.loop.source_positions import alike
 from sqlstream.storage.journal import Journal, digest_of
-from sqlstream.storage.manifest import LetterTally, Manifest, SourceState, StateVersions
+from sqlstream.storage.manifest import LetterTally, Manifest, SourceState, StateVersions, alike
 from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.cut_down import cut_down

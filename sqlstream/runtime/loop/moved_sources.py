@@ -160,7 +160,7 @@ def taken_over(
     made = replace(
         last,
         sources=tuple(found[state.folder] for state in last.sources),
-        parked=tuple(found[state.folder] for state in last.parked),
+        parked=tuple(found[state.folder] for state in last.parked if state.folder in found),
     )
     return made, tuple(warnings)
 

@@ -61,6 +61,7 @@ class Outputs:
         for name, sink in self._sinks.items():
             sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.before(name))
         dead_letter.commit(self._store, manifest.dead_letter_files)
+        dead_letter.withdraw(self._store, manifest.withdrawn, manifest.epoch)
 
     def commit_again(self, last: Manifest | None) -> None:
         """Make the last epoch visible: the run that published it may have broken off before it did.
@@ -84,6 +85,7 @@ class Outputs:
                     raise
                 raise not_there(name, error) from error
         dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
+        dead_letter.withdraw(self._store, last.withdrawn, last.epoch)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""

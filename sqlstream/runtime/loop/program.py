@@ -54,7 +54,9 @@ class Program:
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
     it has ended, and never beyond. Any other source is at +infinity once it is drained. `of_history`: the program reads
     again what was read before; tasks leave what they have for sinks in the checkpoint store, for the driver's halves to
-    keep. `dimensions` are the tables that lookup joins read.
+    keep. `dimensions` are the tables that lookup joins read. Of the sources with `other_rows` an edit may read rows that
+    could not be read before; `withdrawn` are those of which all that was told of such rows is told anew, with the names of
+    their tables so far.
     """
 
     plan: PhysicalPlan
@@ -78,3 +80,5 @@ class Program:
     of_history: bool = False
     dimensions: Mapping[str, Dimension] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)
+    other_rows: frozenset[str] = frozenset()
+    withdrawn: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -67,9 +67,7 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
 
 def committed_epoch(last: Manifest | None) -> int:
     """The last epoch that made something, 0 if none has; what later ones staged is not wanted."""
-    if last is None:
-        return 0
-    return (last.parent or 0) if last.void else last.epoch
+    return 0 if last is None else last.committed
 
 
 def is_fresh_fork(last: Manifest) -> bool:
@@ -114,5 +112,7 @@ def program_fingerprint(program: PhysicalPlan) -> str:
     for sink in data["sinks"]:
         del sink["identity"]  # it says what the rest means
     data["max_parallelism"] = program.options.max_parallelism
+    if program.options.failing_rows == "dead-letter":
+        data["failing_rows"] = program.options.failing_rows
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

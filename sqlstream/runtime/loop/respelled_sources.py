@@ -19,8 +19,9 @@ from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.plan.spec import SourceSpec
 
 Options = Mapping[str, Any]
-#: Says whether a source whose options are the second has what one with the first had read; see `connectors.api.Continuing`.
-Continues = Callable[[SourceState, Options, Options], bool]
+#: Says whether a source whose options are the second has what one with the first had read, and, if all is closed, no more;
+#: see `connectors.api.Continuing`.
+Continues = Callable[[SourceState, Options, Options, bool], bool]
 
 
 def with_respelled(
@@ -52,7 +53,7 @@ def with_respelled(
             if state.folder not in used and state.connector == spec.connector and state.identity
             for text in _declared_as(state.identity, known_as)
         ]
-        alike = [(s, text) for s, text in left if _same(s, text, spec.identity, continues)]
+        alike = [(s, text) for s, text in left if _same(s, text, spec, continues)]
         chosen = [(s, text) for s, text in alike if s.name.lower() == spec.name.lower()] or alike
         if len(chosen) != 1:
             continue
@@ -73,11 +74,12 @@ def _declared_as(identity: str, known_as: Mapping[str, str]) -> Sequence[str]:
     return found if len(found) == 1 else ()
 
 
-def _same(state: SourceState, was: str, now: str, continues: Continues) -> bool:
-    old, new = json.loads(was), json.loads(now)
+def _same(state: SourceState, was: str, spec: SourceSpec, continues: Continues) -> bool:
+    old, new = json.loads(was), json.loads(spec.identity)
     if old.keys() != new.keys() or any(old[name] != new[name] for name in old if name != "options"):
         return False
-    return continues(state, old["options"], new["options"])
+    closed = state.drained and spec.watermark is not None
+    return continues(state, old["options"], new["options"], closed)
 
 
 def continuing(
@@ -85,12 +87,12 @@ def continuing(
 ) -> Continues:
     """`Continues` by the connectors' factories; `context_of` gives what the source with a folder may use."""
 
-    def continues(state: SourceState, was: Options, now: Options) -> bool:
+    def continues(state: SourceState, was: Options, now: Options, closed: bool) -> bool:
         factory = factory_of(state.connector)
         if not isinstance(factory, Continuing):
             return False
         try:
-            return factory.continues(was, now, state.position, context_of(state.folder))
+            return factory.continues(was, now, state.position, context_of(state.folder), closed=closed)
         except DamagedFileError:  # the run itself says it better
             return False
 

@@ -81,4 +81,5 @@ def _beginning(spec: SourceSpec, program: Program) -> SourceState:
         identity=spec.identity,
         folder=program.source_folders[spec.name],
         rows=0,
+        malformed=0,
     )

@@ -14,9 +14,9 @@ from dataclasses import replace
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop.recovery import committed_epoch, recover
 from sqlstream.runtime.loop.source_folders import copied_folder
-from sqlstream.runtime.loop.source_positions import alike, go_on
+from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal
-from sqlstream.storage.manifest import RunInfo, SourceState
+from sqlstream.storage.manifest import RunInfo, SourceState, alike
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+from typing import Protocol
 
 from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.loop.consent import Consent
@@ -15,6 +16,7 @@ from sqlstream_operators.plan.answers import answering_states, missing_answers
 from sqlstream_operators.plan.cut_down import sources_of_sink
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
+from sqlstream_planner.identity.sink import Holds, read_sink_identity
 
 NOWHERE: Mapping[str, Written] = MappingProxyType({})
 
@@ -51,6 +53,14 @@ class Begins(Enum):
     HISTORY = "what the sources have had for it so far"
 
 
+class OtherRows(Protocol):
+    """Knows which sources have other rows for a new plan than they had for the old one."""
+
+    def other_sinks(self, sinks: Iterable[tuple[str, str]]) -> frozenset[str]:
+        """Those sinks, of pairs of old and new names, that hold what was computed of other rows; by their new names."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a command was told, and what is known beside the two plans.
@@ -58,7 +68,8 @@ class Given:
     `same_text`: both plans were made of the same SQL. Of the sources `unread` nothing was read so far. `accept` is what was
     consented to, `rewrite` are sinks that are to begin anew. Of the sources `apart` several savepoints, which are put
     together, have given on different parts. `names`: by which targets know the former tables. States may
-    have `forgotten` keys. A target that goes on is at one of the `epochs`.
+    have `forgotten` keys. A target that goes on is at one of the `epochs`. `other_rows` says what was computed of rows of
+    which others could be read than now.
     """
 
     same_text: bool = False
@@ -71,6 +82,11 @@ class Given:
     looks: Looks = field(default_factory=Looks)
     epochs: Collection[int] = ()
     forgotten: Forgotten = NOTHING_FORGOTTEN
+    other_rows: OtherRows | None = None
+
+    def holds_other_rows(self, former: SinkSpec, spec: SinkSpec) -> bool:
+        """Whether a sink holds what was computed of other rows than its query reads now."""
+        return self.other_rows is not None and bool(self.other_rows.other_sinks([(former.name, spec.name)]))
 
     def accepts(self, what: str, name: str) -> bool:
         """Whether it was consented to `what` (`fresh`, `alter`) of a sink."""
@@ -125,6 +141,12 @@ def answer_is_kept(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> b
     """
     forgetful = () if spec.changelog == "retract" else forgotten.now
     return not missing_answers(now, spec.name, forgetful=forgetful)
+
+
+def holds_rows(spec: SinkSpec) -> bool:
+    """Whether anything that a sink was given stays anywhere; of one that is not known, it does."""
+    identity = read_sink_identity(spec.identity)
+    return identity is None or identity.holds is not Holds.NOTHING
 
 
 def not_there(name: str, error: DataError) -> DiagnosticError:

@@ -6,7 +6,7 @@ stay as they were given; another query may go on with them from now on, if it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlstream.connectors.api import TargetEdit
@@ -28,6 +28,8 @@ from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.diagnostics import Diagnostic, Written
 from sqlstream_planner.identity.sink import Holds, SinkIdentity, in_words_of, read_sink_identity
+
+_OF_OTHERS = "rows that could not be read before, and are dead letters, may be rows by the new declaration"
 
 _FORGOT = (
     "keys that the state has forgotten, by its time to live, keep the rows that they were given, until a row of theirs "
@@ -93,15 +95,18 @@ def _table(
     at = given.written.get(spec.name, Written())
     declared = [*table_changes(old, new)]
     updates = "retract" in (spec.changelog, former.changelog)
-    other = (old.queries, old.conflict) != (new.queries, new.conflict)
+    of_others = given.holds_other_rows(former, spec)
+    other = of_others or (old.queries, old.conflict) != (new.queries, new.conflict)
     if not (declared or other or spec.changelog != former.changelog):
         return edit
-    replaced = updates or not (_rows_stay(old, new) and _may_follow(old, new))
+    follows = _may_follow(old, new, of_others=of_others)
+    replaced = updates or not (_rows_stay(old, new) and follows)
     if not declared and not replaced:
-        return _from_now_on(edit, old, new, now, at)
+        return _from_now_on(edit, old, new, now, at, of_others=of_others)
     both = spec.changelog == former.changelog == "retract" and old.conflict == new.conflict
     if both and not declared and _both_kept(before, former, now, spec, given.forgotten):
-        return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given))
+        forgot = _has_forgotten(before, former, given)
+        return _brought(edit, old, new, at, forgot=forgot, of_others=of_others)
     wrong = [*_not_altered(old, new)]
     if wrong:
         return _refused(
@@ -126,7 +131,8 @@ def _table(
         if former.changelog == "append":
             what += "; what others have written there goes, too"
     else:
-        edit = replace(_from_now_on(edit, old, new, now, at, tuple(declared)), target=TargetEdit.ALTER)
+        edit = _from_now_on(edit, old, new, now, at, tuple(declared), of_others=of_others)
+        edit = replace(edit, target=TargetEdit.ALTER)
         what = "rows that it has stay, with NULL in new columns"
     if given.accepts("alter", spec.name):
         return edit
@@ -175,9 +181,23 @@ def _not_altered(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
             yield f"a column is altered to a wider type only, so that every value stays as it is (`{name}`)"
 
 
-def _may_follow(old: SinkIdentity, new: SinkIdentity) -> bool:
-    """Whether what a query gives from now on does not depend on what another gave before."""
-    return (old.queries, old.conflict) == (new.queries, new.conflict) or (old.lasting and new.lasting)
+def _may_follow(old: SinkIdentity, new: SinkIdentity, *, of_others: bool) -> bool:
+    """Whether what a query gives from now on does not depend on what another gave before, or the same `of_others`."""
+    if old.lasting and new.lasting:
+        return True
+    same = (old.queries, old.conflict) == (new.queries, new.conflict)
+    return not of_others and (same or _same_rows_come(old, new))
+
+
+def _same_rows_come(old: SinkIdentity, new: SinkIdentity) -> bool:
+    """Whether two queries give the same rows, one by one, with other columns: of the same rows, by the same conditions, and
+    of which ON CONFLICT holds back the same.
+    """
+    if old.conflict != new.conflict or len(old.queries) != 1 or len(new.queries) != 1:
+        return False
+    (rows, conditions, _), (new_rows, new_conditions, _) = (query_parts(i.queries[0]) for i in (old, new))
+    same = (rows, conditions) == (new_rows, new_conditions)
+    return same and (old.conflict is None or _rows_stay(old, new))
 
 
 def _rows_stay(old: SinkIdentity, new: SinkIdentity) -> bool:
@@ -207,6 +227,10 @@ def _files(
     spec = edit.spec
     at = given.written.get(spec.name, Written())
     declared = [*table_changes(old, new)]
+    both_kept = _both_kept(before, former, now, spec, given.forgotten)
+    if declared and _gets_columns(old, new) and both_kept:
+        # What is taken back has the former columns, as it was given, and what is given has the new ones, too.
+        return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given), declared=declared)
     if declared and not _may_differ(old, new):
         return _refused(
             edit,
@@ -217,7 +241,8 @@ def _files(
             _way(spec, now),
             declared=True,
         )
-    other = (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
+    of_others = given.holds_other_rows(former, spec)
+    other = of_others or (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
     if Holds.ANSWER in (old.holds, new.holds):
         if not other:
             return edit
@@ -228,11 +253,12 @@ def _files(
             new.conflict,
         )
         forgot = _has_forgotten(before, former, given)
-        if both and same_table and _both_kept(before, former, now, spec, given.forgotten):
-            return _brought(edit, old, new, at, forgot=forgot)
-        return _other_answer(edit, old, new, now, at, (_FORGOT_TWICE,) if forgot else ())
+        if both and same_table and both_kept:
+            return _brought(edit, old, new, at, forgot=forgot, of_others=of_others)
+        more = (*([_OF_OTHERS] if of_others else []), *([_FORGOT_TWICE] if forgot else []))
+        return _other_answer(edit, old, new, now, at, more)
     if other or declared:
-        return _from_now_on(edit, old, new, now, at, tuple(declared))
+        return _from_now_on(edit, old, new, now, at, tuple(declared), of_others=of_others)
     return edit
 
 
@@ -251,12 +277,23 @@ def _has_forgotten(before: PhysicalPlan, former: SinkSpec, given: Given) -> bool
     return not given.forgotten.before.isdisjoint(answering_states(before, former.name))
 
 
-def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, *, forgot: bool) -> SinkEdit:
+def _brought(
+    edit: SinkEdit,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    at: Written,
+    *,
+    forgot: bool,
+    of_others: bool = False,
+    declared: Sequence[str] = (),
+) -> SinkEdit:
     told = Diagnostic(
         "STA017",
         f"the table `{edit.spec.name}` is brought to the answer of another query",
         at.query,
         (
+            *([_OF_OTHERS] if of_others else []),
+            *declared,
             *answer_changes(old, new),
             "both answers are in the state: it gets the difference first, exactly once",
             *([_FORGOT] if forgot else []),
@@ -295,10 +332,12 @@ def _from_now_on(
     now: PhysicalPlan,
     at: Written,
     declared: tuple[str, ...] = (),
+    *,
+    of_others: bool = False,
 ) -> SinkEdit:
     name = edit.spec.name
-    answer = [*answer_changes(old, new)]
-    if not _may_follow(old, new):
+    answer = [*([_OF_OTHERS] if of_others else []), *answer_changes(old, new)]
+    if not _may_follow(old, new, of_others=of_others):
         return _refused(
             edit,
             "STA014",
@@ -362,3 +401,11 @@ def _may_differ(old: SinkIdentity, new: SinkIdentity) -> bool:
     names = dict(new.columns)
     kept = all(names.get(name) == type_ for name, type_ in old.columns)
     return {old.holds, new.holds} == {Holds.ROWS} and kept and not old.ordered and not new.ordered
+
+
+def _gets_columns(old: SinkIdentity, new: SinkIdentity) -> bool:
+    """Whether a changelog of messages with names is as it was but for columns that it gets."""
+    names = dict(new.columns)
+    kept = all(names.get(name) == type_ for name, type_ in old.columns)
+    same = (old.primary_key, old.conflict) == (new.primary_key, new.conflict)
+    return kept and same and old.holds is new.holds is Holds.ANSWER and not (old.ordered or new.ordered)

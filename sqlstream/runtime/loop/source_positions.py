@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-from sqlstream.storage.manifest import SourceState
+from sqlstream.storage.manifest import SourceState, alike
 from sqlstream_operators.plan.spec import SourceSpec
 
 
@@ -40,14 +40,6 @@ def go_on(before: Sequence[SourceState], specs: Sequence[SourceSpec]) -> dict[st
         if every and not anonymous and alike(every):
             found |= {name: replace(every[0], name=name) for name in renamed if name not in found}
     return {spec.name: found[spec.name] for spec in specs if spec.name in found}
-
-
-def alike(states: Sequence[SourceState]) -> bool:
-    """Whether it does not matter which of some sources of one identity is which."""
-    return all(
-        replace(state, name="", folder="", rows=None) == replace(states[0], name="", folder="", rows=None)
-        for state in states
-    )
 
 
 def own_folders(

@@ -138,8 +138,9 @@ def after_epoch(
     applied: int,
     closed_up_to: int | None,
     rows: int = 0,
+    malformed: int = 0,
 ) -> SourceState:
-    """A source's state after an epoch that read `rows` of it.
+    """A source's state after an epoch that read `rows` of it, of which some were `malformed`.
 
     `read_up_to` is the greatest watermark expression of the rows read (None: no row), `applied` the
     epoch's close watermark, `closed_up_to` the greatest (window end - tick) that any operator on this source
@@ -157,6 +158,7 @@ def after_epoch(
         applied=applied,
         resume=resume,
         rows=None if state.rows is None else state.rows + rows,
+        malformed=None if state.malformed is None else state.malformed + malformed,
     )
 
 

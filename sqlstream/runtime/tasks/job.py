@@ -45,11 +45,13 @@ class EpochJob:
 class SourceOutcome:
     """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one).
 
-    `ahead` rows are too far ahead of the epoch's clock to count for the watermark.
+    `malformed`: how many of the rows could not be read, and are dead letters. `ahead` rows are too far ahead of the epoch's
+    clock to count for the watermark.
     """
 
     rows: int = 0
     watermark: int | None = None
+    malformed: int = 0
     ahead: int = 0
 
 

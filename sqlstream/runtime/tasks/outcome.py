@@ -23,6 +23,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
         sources[source.name] = SourceOutcome(
             sum(report.rows for report in own),
             max(marks, default=None),
+            sum(report.malformed for report in own),
             sum(report.ahead for report in own),
         )
     states: dict[str, dict[int, ShardVersion]] = defaultdict(dict)

@@ -224,3 +224,15 @@ def test_other_rows_are_other_data(more: dict[str, str], tmp_path: Path) -> None
 def test_a_sequence_that_begins_elsewhere_is_other_data(tmp_path: Path) -> None:
     assert command(tmp_path, "run", made(SEQUENCE)) == 0
     assert command(tmp_path, "plan", made(SEQUENCE, fields__a__start="0", fields__a__end="25")) == 4
+
+
+def test_rows_that_would_be_late_are_other_data(tmp_path: Path) -> None:
+    """The end of all rows has closed all windows."""
+    windows = """CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
+('connector' = 'datagen', 'number-of-rows' = '{rows}', 'fields.ts.max-past' = '0 s');
+CREATE TABLE o WITH ('connector' = 'duckdb', 'path' = 'x.db') AS
+SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;"""
+    assert command(tmp_path, "run", windows.format(rows=10)) == 0
+    assert command(tmp_path, "plan", windows.format(rows=10)) == 0
+    assert command(tmp_path, "plan", windows.format(rows=25)) == 4

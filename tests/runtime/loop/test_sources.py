@@ -42,10 +42,11 @@ def run(
     epochs: int | None = None,
     *,
     drain: bool = True,
+    sql: str = SQL,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     return run_pipeline(
-        plan_file(SQL, file="p.sql").physical,
+        plan_file(sql, file="p.sql").physical,
         state_dir=folder / "state",
         local_dir=folder / "cache",
         base_dir=folder,
@@ -151,3 +152,25 @@ def test_new_files_of_one_source_after_the_end_of_what_was_there(tmp_path: Path)
     assert normal(visible(tmp_path)) == normal(whole)
     assert letters(tmp_path) == Counter()
     assert run(tmp_path).outcome == run(tmp_path, drain=False).outcome == "nothing new"
+
+
+def test_a_bounded_source_steps_aside_where_the_run_goes_on(tmp_path: Path) -> None:
+    """Nothing more comes of it in this run: it does not hold back a source that is watched, for ever."""
+    watched = "'path' = 'a', 'source.monitor-interval' = '1 s', 'source.settle-time' = '0 s'"
+    sql = SQL.replace("'path' = 'a'", watched)
+    write(tmp_path, "a", list(range(120)))
+    write(tmp_path, "b", list(range(20)))
+    run(tmp_path, drain=False, sql=sql, epochs=12)
+    closed = {end for _, _, end in normal(visible(tmp_path))}
+    assert {"2026-01-01 00:00:20", "2026-01-01 00:01:00", "2026-01-01 00:01:30"} <= closed
+    assert "2026-01-01 00:02:00" not in closed
+    assert letters(tmp_path) == Counter()
+
+
+def test_a_watched_source_ends_when_it_is_drained(tmp_path: Path) -> None:
+    watched = "'path' = 'a', 'source.monitor-interval' = '1 s', 'source.settle-time' = '0 s'"
+    sql = SQL.replace("'path' = 'a'", watched)
+    write(tmp_path, "a", list(range(40)))
+    write(tmp_path, "b", list(range(20)))
+    assert run(tmp_path, sql=sql).outcome == "exhausted"
+    assert normal(visible(tmp_path)) == normal(expected(("a", list(range(40))), ("b", list(range(20)))))

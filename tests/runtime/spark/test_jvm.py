@@ -82,5 +82,6 @@ def test_settings_are_no_arguments(java: Path) -> None:
     assert "spark.hadoop.fs.s3a.secret.key=S3CRET\n" in settings
     assert "spark.x=\\ a\\\\b\\=c\\:d\\#e\\!f\\nü\\t\n" in settings
     assert "spark.authenticate=true\n" in settings
+    assert jvm.environment["SPARK_LOCAL_IP"] == "127.0.0.1", "where Spark's pages are, if they are asked for"
     jvm.abandon()
     assert not jvm.folder.path.exists()

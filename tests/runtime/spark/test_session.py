@@ -73,6 +73,8 @@ def test_settings_follow_the_machine_and_the_folder(tmp_path: Path) -> None:
     assert "io.tmpdir" not in session_conf("local", {}, tmp_path / "a b")["spark.driver.extraJavaOptions"]
     conf = session_conf("local-cluster[1,1,1024]", {}, tmp_path)
     assert conf["spark.executorEnv.TMPDIR"] == str(tmp_path)
+    assert conf["spark.authenticate"] == "true", "other users of the machine reach its ports, too"
+    assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
     assert conf["spark.executorEnv.PYTHONPATH"] == os.pathsep.join(package_roots())
 
 

@@ -45,7 +45,8 @@ class Multiset:
         """This epoch's changes, one row (keys, values, WEIGHT_COLUMN) for each value whose count changes."""
         schema: Schema = (*self._keys, *self.spec.values)
         rows = conformed(rows, with_weight(schema), f"multiset {self.spec.name}")
-        return as_stored(consolidated(duck, rows, schema), self._keys)
+        # By value: a key has no -0.0, and equal values are counted together.
+        return consolidated(duck, as_stored(rows, schema), schema)
 
     def read(self, state: StateStore, groups: Groups, chosen: Int64s | None = None) -> ValuesRead:
         """The values that the aggregates see of the chosen groups (None: of all); one seek or scan a group."""

@@ -19,6 +19,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, column_of
+from sqlstream_operators.plan.equal_values import differing
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.watermarks import Watermarks
@@ -139,7 +140,8 @@ class ChangelogNormalize:
         numbers = range(len(self._values))
         was = old.select(self._values).rename_columns([f"a{i}" for i in numbers])
         now = new.select(self._values).rename_columns([f"b{i}" for i in numbers])
-        differ = " OR ".join(f"a{i} IS DISTINCT FROM b{i}" for i in numbers)
+        types = {column.name: column.type for column in self._spec.columns}
+        differ = " OR ".join(differing(f"a{i}", f"b{i}", types[self._values[i]]) for i in numbers)
         found = duck.query(
             f"SELECT {differ} AS differ FROM __was POSITIONAL JOIN __now", {"__was": was, "__now": now}
         )

@@ -14,6 +14,7 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.plan.changelog_spec import Ordering
+from sqlstream_operators.plan.equal_values import differing
 from sqlstream_operators.plan.over_spec import BY_PEER, BY_ROW, COPY, PART, POSITION, OverCall
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
@@ -76,7 +77,7 @@ class WindowFunctions:
             for call in self.calls
         ]
         differs = [
-            f"{quote_identifier(c.name)} IS DISTINCT FROM {_OLD}_{n}" for n, c in enumerate(self.given)
+            differing(quote_identifier(c.name), f"{_OLD}_{n}", c.type) for n, c in enumerate(self.given)
         ]
         given = ", ".join(quote_identifier(c.name) for c in self.given)
         return (

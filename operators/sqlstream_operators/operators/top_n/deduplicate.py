@@ -13,6 +13,7 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
+from sqlstream_operators.operators.groups import as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import DeduplicateSpec
@@ -39,6 +40,7 @@ class Deduplicate:
     def __init__(self, spec: DeduplicateSpec) -> None:
         self._spec = spec
         table = spec.state.table(TABLE)
+        self._keys: Schema = tuple(c for c in spec.columns if c.name in spec.partition)
         self._values: Schema = tuple(c for c in spec.columns if c.name not in spec.partition)
         if (
             table.layout != "key"
@@ -69,7 +71,8 @@ class Deduplicate:
         if not rows.num_rows:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
         with timer.phase("merge_us"):
-            rows = conformed(rows, spec.columns, f"state {spec.state.state_id}").combine_chunks()
+            rows = conformed(rows, spec.columns, f"state {spec.state.state_id}")
+            rows = as_stored(rows, self._keys).combine_chunks()
             found = self._order.sorted(context.duck, rows, 1)
             first = found.order[found.first]
             order, keys = state.sorted_keys(TABLE, chosen(rows, spec.partition, first))

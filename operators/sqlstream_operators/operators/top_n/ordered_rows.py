@@ -80,9 +80,9 @@ class RowOrder:
         if not len(at) or not terms:
             return
         chosen = order[at]
-        decided = {*self.partition, *(term.column for term in self.order)}
-        others = {column.name for column in self.columns} - decided
-        codes = self._codes(duck, rows.take(pa.array(chosen)), terms, others)
+        # Those of the order as well: what is equal there need not be the same (0.0 and -0.0).
+        used = {column.name for column in self.columns} - set(self.partition)
+        codes = self._codes(duck, rows.take(pa.array(chosen)), terms, used)
         again = np.lexsort((codes, run[at]))
         order[at], codes = chosen[again], codes[again]
         apart[at[1:]] |= codes[1:] != codes[:-1]

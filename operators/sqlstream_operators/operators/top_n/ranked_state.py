@@ -13,6 +13,7 @@ from sqlstream_operators.codec.arrow_types import conform, to_arrow
 from sqlstream_operators.codec.sort_keys import digest_array, row_digests, sort_keys
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
+from sqlstream_operators.operators.groups import as_stored
 from sqlstream_operators.plan.changelog_spec import TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME
@@ -104,6 +105,7 @@ class RankedState:
         columns = self._ranking.columns
         arrays = [conform(rows.column(column.name), to_arrow(column.type)) for column in columns]
         rows = pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+        rows = as_stored(rows, [c for c in columns if c.name in self._ranking.partition])
         digests = row_digests(rows, self._digested)
         counts = np.ones(len(digests), np.int64) if weights is None else weights
         at, (counts,) = _grouped(duck, digests, [counts])

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlstream_planner.edits.derivations.distinct_values import derive_distinct_values
+from sqlstream_planner.edits.derivations.filtered_groups import derive_filtered_groups
 from sqlstream_planner.edits.derivations.groups import derive_groups
+from sqlstream_planner.edits.derivations.groups_of_rows import derive_groups_of_rows
 from sqlstream_planner.edits.derivations.joined_rows import derive_joined_rows
 from sqlstream_planner.edits.derivations.ranked_rows import derive_ranked_rows
 from sqlstream_planner.edits.derivations.rows_of_over import derive_rows_of_over
@@ -26,6 +28,8 @@ from sqlstream_planner.edits.derivations.windows import derive_windows
 RULES: tuple[Rule, ...] = (
     derive_groups,
     derive_distinct_values,
+    derive_filtered_groups,
+    derive_groups_of_rows,
     derive_windows,
     derive_ranked_rows,
     derive_rows_of_over,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec, GroupAggregateSpec
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.edits.derivations.counted_values import counted_values
 from sqlstream_planner.edits.derivations.keys import mapped_keys
 from sqlstream_planner.edits.derivations.parts import columns_from, merged, select
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
@@ -20,6 +21,8 @@ _FREE = frozenset({"time to live"})
 def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
     """The distinct values in the groups of `wanted` from those in the groups of `old`; each has them by the same columns."""
     was, now = old.spec, wanted.state.spec
+    if isinstance(was, GroupAggregateSpec) and isinstance(now, DistinctValuesSpec):
+        return _from_counted(old, wanted, now)
     if not isinstance(was, DistinctValuesSpec) or not isinstance(now, DistinctValuesSpec):
         return None
     before, after = grouped(old.rows), grouped(wanted.state.rows)
@@ -33,7 +36,7 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
     table = now.state.tables[0]
     flags = columns_from(old, was.state.tables[0].value, wanted.state, table.value)
     if flags.missing:
-        return None
+        return _from_counted(old, wanted, now)
     read = was.state.tables[0].name
     rows = select([*keys.items, *flags.items], read, keys.condition)
     together = None
@@ -51,6 +54,42 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
         before=keys.before - len(values),
     )
     return Derived(Derivation("distinct values", (first, *times)), by.reason)
+
+
+def _from_counted(old: Stored, wanted: Wanted, now: DistinctValuesSpec) -> Derived | None:
+    """The values with flags that were not kept, where a FILTER only reads the value and the keys; also of groups whose keys
+    have the value.
+    """
+    before, after = grouped(old.rows), grouped(wanted.state.rows)
+    source = counted_values(old, wanted.node)
+    of_groups = any(old.attributes.get(name) for name in ("expires", "time to live"))
+    if before is None or after is None or source is None or old.forgetful or of_groups:
+        return None
+    if old.attributes["rows can go"] != wanted.state.attributes["rows can go"] or len(now.state.tables) > 1:
+        return None
+    keys = mapped_keys(old, before, wanted, after)
+    if keys is None:
+        return None
+    table, below = now.state.tables[0], wanted.node.node.inputs[0]
+    conditions = wanted.node.values.get(table.name, {})
+    flags = []
+    for f in table.value:
+        rows = source.filtered(conditions.get(f.name), below)
+        if rows is None:
+            return None
+        flags.append((f, rows if now.retracting else f"(({rows}) > 0)"))
+    values = [text for name, text in keys.keys.items() if name in {c.name for c in now.values}]
+    there = " OR ".join(f"({rows}) <> 0" if now.retracting else rows for _, rows in flags)
+    where = [*keys.where, *(f"({text}) IS NOT NULL" for text in values), f"({there})"]
+    items = [f"CAST({rows} AS {f.type}) AS {quote_identifier(f.name)}" for f, rows in flags]
+    read = source.table.name
+    text = select([*keys.items, *items], read, f"\nWHERE {' AND '.join(where)}")
+    add = "sum" if now.retracting else "max"
+    names = [(quote_identifier(f.name), f.type) for f in table.value]
+    left = " OR ".join(f"{add}({name}) <> 0" for name, _ in names)
+    together = merged(table, [f"CAST({add}({name}) AS {type_}) AS {name}" for name, type_ in names], left)
+    derivation = Derivation("distinct values", (DerivedTable(table.name, (read,), text, together),))
+    return Derived(derivation, "from values that are kept, and how many rows have them")
 
 
 def _values(state: Stored) -> set[Form]:

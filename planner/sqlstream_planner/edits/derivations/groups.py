@@ -12,8 +12,10 @@ from dataclasses import replace
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import StateField, StateTable
-from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.types import BIGINT, SqlType, quote_identifier
 from sqlstream_planner.edits.derivations.counted import counted
+from sqlstream_planner.edits.derivations.counted_values import distinct_call, sources_of_values
+from sqlstream_planner.edits.derivations.from_keys import KeyedRows
 from sqlstream_planner.edits.derivations.grouping_sets import mapped_sets
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
 from sqlstream_planner.edits.derivations.parts import (
@@ -27,6 +29,7 @@ from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, grouped
 from sqlstream_planner.edits.derivations.time_to_live import times_of
 from sqlstream_planner.edits.derivations.values import (
+    Read,
     accumulated_distinct,
     distinct_of_groups,
     distinct_states,
@@ -87,6 +90,7 @@ class _Groups:
         self._old, self._new, self._node = old, wanted.state, wanted.node
         self._now, self._keys = now, keys
         self._before = wanted.before
+        self._keyed = KeyedRows.of(old, wanted.node)
         self._never_null = wanted.never_null
         self._missing: set[tuple[str, str]] = set()
         self._reasons: dict[tuple[str, str], str] = {}
@@ -137,11 +141,39 @@ class _Groups:
     def _of_values(
         self, table: StateTable, missing: Sequence[str]
     ) -> tuple[dict[str, str], tuple[str, ...], str]:
-        """Accumulators from multisets of the same groups: their SQL by name, the tables that are read, the joins."""
-        found = known_values(self._node, missing, lambda kept: multisets_of(self._old, kept, self._node))
+        """Accumulators from multisets of the same groups, from their keys, or from other accumulators: their SQL by name,
+        the tables that are read, the joins.
+        """
+        found: dict[str, tuple[Read, str]] = {}
+        found |= known_values(self._node, missing, lambda kept: multisets_of(self._old, kept, self._node))
         self._reasons |= {(table.name, name): "from values that are kept one by one" for name in found}
+        for name in missing:
+            kept = self._node.accumulators.get(name)
+            text = self._keyed.accumulated(kept) if kept is not None and name not in found else None
+            if text is not None:
+                found[name] = self._keyed, text
+                self._reasons[table.name, name] = "from the keys of the groups that are kept"
         joins, items, reads = joined(self._old, found)
-        return items, reads, joins
+        return {**self._counted(table, missing), **items}, reads, joins
+
+    def _counted(self, table: StateTable, missing: Sequence[str]) -> dict[str, str]:
+        """Counts that are a part of the moments that STDDEV keeps."""
+        acc = self._old.spec.state.tables[0]
+        moments = {
+            m.args[2]: f
+            for f in acc.value
+            if (m := self._old.meaning(f)) is not None and m.op == "accumulator" and m.args[0] == "moments"
+        }
+        found = {}
+        for f in table.value:
+            meaning = self._new.meaning(f) if f.name in missing else None
+            if meaning is None or meaning.op != "accumulator" or meaning.args[0] != "count":
+                continue
+            known = moments.get(meaning.args[2])
+            if known is not None:
+                found[f.name] = f"coalesce(struct_extract({quote_identifier(known.name)}, 'n'), 0)"
+                self._reasons[table.name, f.name] = "from the moments that are kept"
+        return found
 
     def _of_distinct(self, table: StateTable, missing: Sequence[str]) -> list[tuple[str, DerivedRows]]:
         """Accumulators from the states that hold the groups' distinct values: rows of groups that know nothing else."""
@@ -175,29 +207,57 @@ class _Groups:
             text = accumulated_distinct(meaning, field) if flag is not None else None
             if flag is None or text is None:
                 continue
-            if not self._keys.one_to_one:
-                return self._together(table, field, state, value, flag, text)
-            over = {"value": quote_identifier(value.name), "rows": quote_identifier(flag.name)}
-            return self._alone(table, field, state, text.format(**over), None)
+            over = quote_identifier(value.name), quote_identifier(flag.name)
+            types = value.type, flag.type
+            return self._counted_once(table, field, state, text, over, types, None)
+        call = distinct_call(self._node, meaning) if meaning is not None else None
+        text = accumulated_distinct(meaning, field) if call is not None else None
+        below = self._node.node.inputs[0]
+        for source in sources_of_values(self._before, self._old, self._node) if text is not None else ():
+            assert call is not None
+            assert text is not None
+            known, rows = source.value(call.arguments[0], below), source.filtered(call.filter, below)
+            if known is not None and rows is not None:
+                type_ = call.argument_types[0]
+                over = f"CAST({known} AS {type_})", f"CAST({rows} AS BIGINT)"
+                only = f"({known}) IS NOT NULL"
+                return self._counted_once(table, field, source.state, text, over, (type_, BIGINT), only)
         return None
+
+    def _counted_once(
+        self,
+        table: StateTable,
+        field: StateField,
+        state: Stored,
+        text: str,
+        over: tuple[str, str],
+        types: tuple[SqlType, SqlType],
+        condition: str | None,
+    ) -> DerivedRows:
+        """An accumulator `text` of distinct values, each once, over a value and how many rows have it."""
+        if not self._keys.one_to_one:
+            return self._together(table, field, state, text, over, types, condition)
+        value, rows = over
+        return self._alone(table, field, state, text.format(value=value, rows=rows), condition)
 
     def _together(
         self,
         table: StateTable,
         field: StateField,
         state: Stored,
-        value: StateField,
-        flag: StateField,
         text: str,
+        over: tuple[str, str],
+        types: tuple[SqlType, SqlType],
+        condition: str | None,
     ) -> DerivedRows:
         """The same where old groups become one: each value is counted once, so its rows are brought together first."""
         keys = [Column(f.name, f.type) for f in table.key]
-        columns = (*keys, Column(_VALUE, value.type), Column(_ROWS, flag.type))
+        columns = (*keys, Column(_VALUE, types[0]), Column(_ROWS, types[1]))
         named = {c.name: quote_identifier(c.name) for c in columns}
         items = [
             *self._keys.items,
-            f"{quote_identifier(value.name)} AS {named[_VALUE]}",
-            f"{quote_identifier(flag.name)} AS {named[_ROWS]}",
+            f"{over[0]} AS {named[_VALUE]}",
+            f"{over[1]} AS {named[_ROWS]}",
         ]
         read = state.spec.state.tables[0].name
         by = ", ".join(named[c.name] for c in keys)
@@ -207,7 +267,9 @@ class _Groups:
         listed = ", ".join([*(named[c.name] for c in keys), *_only(table, field, made)])
         rows = f"SELECT {listed}\nFROM ({inner}) AS t\n" + (f"GROUP BY {by}" if by else "HAVING count(*) > 0")
         via = Regrouped(columns, tuple(c.name for c in columns[:-1]), rows)
-        return DerivedRows(state.spec.state, (read,), select(items, read, self._keys.condition), via)
+        where = [*self._keys.where, *([condition] if condition is not None else [])]
+        rest = f"\nWHERE {' AND '.join(where)}" if where else ""
+        return DerivedRows(state.spec.state, (read,), select(items, read, rest), via)
 
     def _alone(
         self, table: StateTable, field: StateField, state: Stored, text: str, condition: str | None
@@ -244,13 +306,27 @@ class _Groups:
                 present = tuple(f"{quote_identifier(f.name)} IS NOT NULL" for f in before.sub_key)
                 keys = replace(keys, where=(*keys.where, *present))
         if before is None or found.missing:
-            self._missing.add((table.name, ""))
-            return None
+            return self._multiset_of_keys(table)
         rows = keys.select(time_of(table), [*found.items, '"count"'], before.name)
         if self._keys.adds_nothing:
             return DerivedTable(table.name, (before.name,), rows)
-        together = merged(table, ['CAST(sum("count") AS BIGINT) AS "count"'], 'sum("count") <> 0')
-        return DerivedTable(table.name, (before.name,), rows, together)
+        return DerivedTable(table.name, (before.name,), rows, _added_up(table))
+
+    def _multiset_of_keys(self, table: StateTable) -> DerivedTable | None:
+        """The values that keys of the old groups are, as often as there are rows."""
+        values = self._node.values.get(table.name)
+        items = self._keyed.items(values, {f.name: f for f in table.sub_key}) if values is not None else None
+        where = self._keyed.conditions(self._node.conditions.get(table.name, ()))
+        count = self._keyed.count
+        if items is None or where is None or count is None or table.layout == "time" or self._keys.also:
+            self._missing.add((table.name, ""))
+            return None
+        read = self._keyed.table.name
+        all_of = " AND ".join([*self._keys.where, *where])
+        rest = f"\nWHERE {all_of}" if all_of else ""
+        rows = select([*self._keys.items, *items, f'{count} AS "count"'], read, rest)
+        self._reasons[table.name, "count"] = "from the keys of the groups that are kept"
+        return DerivedTable(table.name, (read,), rows, _added_up(table))
 
     def _with_other_nulls(self, table: StateTable) -> StateTable | None:
         """The old multiset of the same values of the same rows, NULLs among them, where the new one has none; or the one
@@ -274,3 +350,8 @@ class _Groups:
                 filters[0] if filters else None,
             )
         )
+
+
+def _added_up(table: StateTable) -> str:
+    """The rows of a multiset, with how often each is there."""
+    return merged(table, ['CAST(sum("count") AS BIGINT) AS "count"'], 'sum("count") <> 0')

@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.state_schema import StateField
 from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
+from sqlstream_planner.edits.derivations.truncated import follows, read_of_time, truncations
 from sqlstream_planner.edits.derivations.zeros import FLOATING, Zeros, zeros_of
-from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.expressions.functions.as_written import as_written, without_marks
 from sqlstream_planner.identity.form import Form
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import Filter, Node, Project, Unnest, WindowFunction, column, sql
@@ -81,6 +82,12 @@ class Rewriter:
         known = self.stored.get(self.meanings.expression(part, node))
         if known is not None and _is_usable(known.type):
             return column(known.name)
+        if as_written(part) is not None:  # what DuckDB runs is asked for, and no mark is left
+            inside = self._rewritten(part.this, node)
+            return None if inside is None else exp.paren(inside, copy=False)
+        cut = self._cut(part, node)
+        if cut is not None:
+            return cut
         made = part.copy()
         for old, new in zip(list(part.iter_expressions()), list(made.iter_expressions()), strict=True):
             inside = self._rewritten(old, node)
@@ -88,6 +95,24 @@ class Rewriter:
                 return None
             new.replace(inside)
         return made
+
+    def _cut(self, part: exp.Expr, node: Node) -> exp.Expr | None:
+        """A function of a time over that time cut to a unit, if such a one is stored and has all that it reads."""
+        read = read_of_time(part)
+        if read is None:
+            return None
+        unit, of = read
+        field = next((f for f in node.fields if f.id == of.name), None)
+        if field is None or field.type.kind not in (Kind.TIMESTAMP, Kind.DATE):
+            return None  # a time with a zone is cut by the zone's hours
+        meaning = self.meanings.expression(of, node)
+        for kept, time, stored in truncations(self.stored):
+            if time == meaning and follows(unit, kept):
+                made = part.copy()
+                again = next(c for c in made.find_all(exp.Column) if c.name == of.name)
+                again.replace(exp.cast(column(stored.name), str(field.type), dialect="duckdb"))
+                return made
+        return None
 
     def _column(self, id_: str, node: Node) -> exp.Expr | None:
         key = (id(node), id_)

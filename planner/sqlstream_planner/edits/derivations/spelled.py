@@ -10,18 +10,24 @@ from sqlstream_planner.edits.derivations.stored import Stored, filtered, grouped
 from sqlstream_planner.identity.canonical import Canonical, CanonicalMeanings, null_rejecting
 from sqlstream_planner.identity.form import Form
 
+#: States that are aggregated. Those of rows may tell which came first.
+_IN_ANY_ORDER = frozenset({"groups", "distinct values"})
+
 
 def spelling_of(state: Stored, never_null: Iterable[Form] = ()) -> Canonical:
     """The spelling of what a state's identity says; `never_null` are columns of sources that are never NULL.
 
     What the conditions on its rows say is known of what is aggregated.
     """
-    plain = Canonical(frozenset(never_null)).knowing_branches_of(*state.by_digest.values())
+    known = frozenset(never_null)
+    if state.operator not in _IN_ANY_ORDER:
+        return Canonical(known)
+    plain = Canonical(known).knowing_branches_of(*state.by_digest.values())
     rows = plain(state.rows)
     groups = grouped(rows)
     conditions = filtered(rows)[1] if groups is None else groups.conditions
     present = frozenset().union(*map(null_rejecting, conditions))
-    return Canonical(frozenset(never_null), present).knowing_branches_of(*state.by_digest.values())
+    return Canonical(known, present).knowing_branches_of(*state.by_digest.values())
 
 
 def spelled(state: Stored, canonical: Canonical) -> Stored:

@@ -6,8 +6,9 @@ number give what does not depend on how often a value came: extremes, and AND an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
@@ -19,7 +20,7 @@ from sqlstream_planner.aggregates.sums import changed_sum
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form, form
 from sqlstream_planner.identity.relation import form_over
-from sqlstream_planner.logical import column
+from sqlstream_planner.logical import AggregateCall, column
 from sqlstream_planner.physical.multisets import name_of_multiset
 from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode
 
@@ -42,21 +43,26 @@ class Values:
     def accumulated(self, kept: KeptAccumulator) -> str | None:
         """The accumulator as a DuckDB aggregate over these rows."""
         call = replace(kept.call, arguments=(column(self.value.name),), filter=None)
-        function = function_of(call)
-        made: Decomposition | None = None
-        if self.count is not None and function.weighted is not None:
-            made = function.weighted(call, quote_identifier(self.count))
-        elif kept.accumulator.meaning in _HOWEVER_OFTEN and function.any_order is not None:
-            made = function.any_order(call)
-        found = _same(made, kept.accumulator)
-        if found is None and self.count is not None and kept.accumulator.meaning in _HOWEVER_OFTEN:
-            found = _same(
-                function.any_order(call) if function.any_order is not None else None, kept.accumulator
-            )
-        if found is None:
-            return None
-        empty = "0" if kept.accumulator.counts else "NULL"
-        return f"coalesce(CAST({found.partial} AS {found.type}), {empty})"
+        return over_counted(
+            call, kept.accumulator, None if self.count is None else quote_identifier(self.count)
+        )
+
+
+def over_counted(call: AggregateCall, wanted: Accumulator, count: str | None) -> str | None:
+    """An accumulator as a DuckDB aggregate over rows of which each is there `count` times (SQL; None: it is not known)."""
+    function = function_of(call)
+    made: Decomposition | None = None
+    if count is not None and function.weighted is not None:
+        made = function.weighted(call, count)
+    elif wanted.meaning in _HOWEVER_OFTEN and function.any_order is not None:
+        made = function.any_order(call)
+    found = _same(made, wanted)
+    if found is None and count is not None and wanted.meaning in _HOWEVER_OFTEN:
+        found = _same(function.any_order(call) if function.any_order is not None else None, wanted)
+    if found is None:
+        return None
+    empty = "0" if wanted.counts else "NULL"
+    return f"coalesce(CAST({found.partial} AS {found.type}), {empty})"
 
 
 def _same(made: Decomposition | None, wanted: Accumulator) -> Accumulator | None:
@@ -186,7 +192,21 @@ def known_values(
     return found
 
 
-def joined(old: Stored, found: dict[str, tuple[Values, str]]) -> tuple[str, dict[str, str], tuple[str, ...]]:
+class Read(Protocol):
+    """Rows of a table, of which those count that pass a condition."""
+
+    @property
+    def table(self) -> StateTable:
+        """The table."""
+        ...
+
+    @property
+    def condition(self) -> str | None:
+        """The condition as SQL; None: all count."""
+        ...
+
+
+def joined(old: Stored, found: Mapping[str, tuple[Read, str]]) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """LEFT JOINs of the first table of a state with values of its groups: their SQL, and by column of `found` what it is.
 
     `found` are aggregates over values. Also the tables that are read.

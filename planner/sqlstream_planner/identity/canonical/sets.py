@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from sqlstream_planner.identity.canonical.types import whole
+from sqlstream_planner.identity.expression import OPERATORS
 from sqlstream_planner.identity.form import Form, form, walk
 
 _SET_OPERATIONS = frozenset({"union", "intersect", "except"})
+#: What does not depend on which row came first, whatever it is computed of: of rows that came at once, the branches
+#: of a UNION decide that. What is not here may depend on it.
+_IN_ANY_ORDER = frozenset(
+    {
+        "source", "column", "either", "field", "filter", "conditions", "query", "columns", "payload", "set", "groups",
+        "branch", "set column", "windows", "window", "window start", "window end", "window time", "in window", "given",
+        "arguments", "how often", "distinct value", "value", "values", "rows", "key", "grouping",
+        *_SET_OPERATIONS, *OPERATORS,
+    }
+) - {"order by", "within group"}  # fmt: skip
+_AGGREGATES = frozenset(
+    {"count", "sum", "min", "max", "avg", "count_if", "count_if_not", "bool_and", "bool_or"}
+)
 #: The order of the branches, by how many there are.
 Orders = Mapping[int, tuple[int, ...]]
 
@@ -16,15 +30,27 @@ def branch_orders(roots: Iterable[Form], spelled: Callable[[Form], Form]) -> Ord
     """In which order the branches of a UNION ALL or INTERSECT are put; nothing where that can't be told.
 
     A column says what it is in each branch, and not of which set operation: so only one may be there, and its branches
-    must differ.
+    must differ. Nor where something depends on the order in which rows came.
     """
-    found = [f for f in walk(*roots) if f.op in _SET_OPERATIONS]
-    if len(found) != 1 or found[0].op == "except":
+    forms = list(walk(*roots))
+    found = [f for f in forms if f.op in _SET_OPERATIONS]
+    if len(found) != 1 or found[0].op == "except" or not all(map(_is_in_any_order, forms)):
         return {}
     branches = [spelled(a).digest for a in found[0].args if isinstance(a, Form)]
     if len(set(branches)) != len(branches):
         return {}
     return {len(branches): tuple(sorted(range(len(branches)), key=branches.__getitem__))}
+
+
+def _is_in_any_order(found: Form) -> bool:
+    match found.op, found.args:
+        case "accumulator", (str(kind), *_):
+            return kind in _AGGREGATES
+        case "aggregate", (_, Form("aggregate call", (str(name), *_))):
+            return name.lower() in _AGGREGATES
+        case "aggregate call", (_, _, _, _, *order):
+            return not order
+    return found.op in _IN_ANY_ORDER
 
 
 def reordered(found: Form, orders: Orders) -> Form:

@@ -236,6 +236,7 @@ def plan_distinct_values(
         planner.meanings,
         {k.name: k.expression for k in plan.grouping.keys}
         | {c.name: v for c, v in zip(spec.values, plan.values, strict=True)},
+        {"seen": {n: e for n, e in zip(spec.flags, plan.flags, strict=True) if e is not None}},
         at=clause_of(node.meaning),
     )
     draft = planner.stages.behind(name, blocks)
