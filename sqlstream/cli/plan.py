@@ -205,7 +205,7 @@ def _against_state(
                 specs,
                 go_on(manifest.positions, planned.physical.sources),
                 lambda folder: (here, folder) if here.list(folder) else (journal.store, f"{prefix}{folder}"),
-                CheckpointStore(f"{scratch}/looks", sync=False),
+                CheckpointStore(f"{scratch.path}/looks", sync=False),
                 source_in,
             )
             made = replace(made, problems=tuple(problems))
