@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +144,7 @@ def _against_state(
     from sqlstream.runtime.loop.sink_places import looking
     from sqlstream.runtime.loop.source_positions import go_on
     from sqlstream.storage.journal import Journal
+    from sqlstream.storage.run_folder import RunFolder
     from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
@@ -176,8 +176,8 @@ def _against_state(
     if manifest is None:
         check_rewrite(rewritten, planned.physical)
         return _with_away(first_plan(planned.physical, looks), away)
-    with tempfile.TemporaryDirectory() as scratch:  # what moved sources take over is not written to the state
-        here = CheckpointStore(scratch, sync=False)
+    with RunFolder("moved-") as scratch:  # what moved sources take over is not written to the state
+        here = CheckpointStore(scratch.path, sync=False)
         manifest, _ = taken_over(journal, manifest, planned.physical, moved, here, source_in, prefix)
 
         def source_of(spec: SourceSpec, folder: str) -> Source:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -194,6 +193,9 @@ def run_pipeline(
     lease = Lease(store, run, beat_s=lease_beat_s)
     totals = Totals()
     restarts = Restarts(restart or strategy_of(plan.options.restart), stop, totals, on_restart)
+    restarts.watching = _is_to_watch(
+        plan, connectors or REGISTERED
+    )  # as declared, until the sources are there
 
     def source_of(spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
         known = (secrets or Secrets()).resolved(spec)
@@ -405,8 +407,8 @@ def _check_moved(
     found = recover(journal)
     if found.last is None:
         return
-    with tempfile.TemporaryDirectory(prefix="sqlstream-") as scratch:
-        here = CheckpointStore(scratch, sync=False)
+    with run_folder.RunFolder("moved-") as scratch:
+        here = CheckpointStore(scratch.path, sync=False)
         made, _ = moved_sources.taken_over(journal, found.last, plan, moved, here, source_of)
 
         def known(spec: SourceSpec, folder: str) -> Source:
@@ -474,6 +476,15 @@ def _history_told(program: Program, states: Collection[str], sinks: Collection[s
             consent for name, why in gone for consent in consents_of(edits, sinks, program.plan, why, {name})
         ]
         raise ConsentNeededError(*found) from error
+
+
+def _is_to_watch(plan: PhysicalPlan, connectors: object) -> bool:
+    """Whether a source is declared without an end, as far as its connector describes itself."""
+    described = getattr(connectors, "descriptors", None)
+    if described is None:
+        return False
+    found = ((spec, described.get(spec.connector)) for spec in plan.sources)
+    return any(one is not None and not one.bounded(spec.options) for spec, one in found)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ restores an older copy; the next run fails, or fails half-way. Then the table is
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -15,7 +17,7 @@ import pytest
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.postgres_server import Database
 from tests.connectors.test_edited_targets import SUMS, Table
-from tests.runtime.loop.test_sink_edits import DUCK, Job, answer
+from tests.runtime.loop.test_sink_edits import CHANGES, COUNTS, DUCK, JSON, PASSED, Job, answer, held
 from tests.runtime.support import Crash, crash_at
 
 KEYED = ("k INT, n BIGINT", "k", SUMS)
@@ -169,3 +171,44 @@ def test_a_state_directory_that_was_restored_from_an_older_copy(
     job.add((1, 13, "c", 15), (5, 5, "b", 16))
     job.run(text)
     assert table.rows() == answer(job, text)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("sink", [JSON, CHANGES], ids=["rows", "changelog"])
+@pytest.mark.parametrize("damage", ["deleted", "older state", "owner deleted"])
+@pytest.mark.parametrize("point", [None, "prepared", "published"])
+def test_a_folder_that_was_deleted_has_a_way_out(
+    tmp_path: Path, sink: str, damage: str, point: str | None
+) -> None:
+    job = Job(tmp_path)
+    job.add((1, 10, "a", 1), (1, 11, "b", 2))
+    text = (PASSED if sink == JSON else COUNTS).replace("{sink}", sink)
+    job.run(text)
+    copytree(tmp_path / "state", tmp_path / "copy")
+    job.add((4, 40, "a", 12))
+    job.run(text)
+    job.add((4, 41, "a", 13))
+    if point is not None:
+        with pytest.raises(Crash):
+            job.run(text, faults=crash_at(point, 3))
+    if damage == "older state":
+        rmtree(tmp_path / "state")
+        copytree(tmp_path / "copy", tmp_path / "state")
+    elif damage == "owner deleted":
+        (tmp_path / "out/.sqlstream/owner.json").unlink()
+    else:
+        rmtree(tmp_path / "out")
+    with pytest.raises(DiagnosticError) as caught:
+        job.run(text)
+    (told,) = caught.value.diagnostics
+    assert (told.code, caught.value.exit_code) == ("STA030", 4)
+    assert "run with --rewrite o" in (told.help or "")
+    if (tmp_path / "out").exists():
+        rmtree(tmp_path / "out")
+    job.run(text, rewrite=["o"])
+    found = (
+        held(job, sink)
+        if sink == CHANGES
+        else Counter((row["k"], row["n"]) for row in map(json.loads, job.lines().elements()))
+    )
+    assert found == answer(job, text)

@@ -112,7 +112,7 @@ def test_a_state_directory_that_was_restored_from_an_older_copy_is_told(tmp_path
     parts = [FileWriter(spec, str(tmp_path)).write(_table(SCHEMA, ("a", 1)), epoch=3, task="0")]
     sink.commit(3, parts)
     _sink(spec, tmp_path).abort_uncommitted(3)
-    with pytest.raises(DataError, match="has the rows of epoch 3, but this state directory is at epoch 2"):
+    with pytest.raises(DataError, match="has epoch 3, but its state is at epoch 2"):
         _sink(spec, tmp_path).abort_uncommitted(2)
 
 

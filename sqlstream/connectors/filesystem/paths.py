@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from sqlstream_operators.errors import DataError, MachineError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.secrets.masking import without_password
 
 if TYPE_CHECKING:
     from pyarrow import fs  # a tenth of a second, which listing local files does not need
@@ -62,6 +63,9 @@ def resolve(path: str, base_dir: str) -> str:
     return os.path.normpath(Path(base_dir) / Path(path).expanduser())
 
 
+_PARAMETER_TOLD = re.compile(r"(Unexpected query parameter in \w+ URI): '[^']*'")
+
+
 def without_credentials(location: str) -> tuple[str, str]:
     """A resolved path without the name and password in its URI, and these.
 
@@ -91,7 +95,9 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
         filesystem, inside = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
         public, credentials = without_credentials(path)
-        shown = str(error).replace(path, public)
+        public = without_password(public)
+        # A value with an & in it ends there, and the rest of it would be told as a parameter.
+        shown = _PARAMETER_TOLD.sub(r"\1", str(error).replace(path, public))
         if credentials:
             shown = shown.replace(credentials.partition(":")[2], "***")
         raise DataError(f"{public}: can't be opened: {shown}") from None

@@ -330,7 +330,10 @@ class FileSink:
         )
 
     def _anew(self) -> str:
-        return f"delete it if it is there, and run with --rewrite {self._name}: it is given all that it should have"
+        return (
+            f"delete the output directory if it is there, and run with --rewrite {self._name}: all that it should have is "
+            "given again"
+        )
 
     def _owner(self) -> Mapping[str, str] | None:
         """Whose the directory is: the identity of a state directory and a table. None: nobody's yet."""

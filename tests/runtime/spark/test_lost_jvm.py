@@ -108,7 +108,7 @@ def test_the_next_epoch_has_another_one(monkeypatch: pytest.MonkeyPatch, dies: s
     monkeypatch.setattr("sqlstream.runtime.spark.on_demand.begin", lambda *_: None)
     monkeypatch.setattr(
         "sqlstream.runtime.spark.stages.SparkJobRunner",
-        SimpleNamespace(start=lambda *_: Runner(made, dies)),
+        SimpleNamespace(start=lambda *_, **__: Runner(made, dies)),
     )
     spark = SparkOnDemand("local[2]", {"spark.python.x": "no epoch runs here"})
     if dies == "meanwhile":
