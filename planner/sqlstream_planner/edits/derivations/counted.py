@@ -12,6 +12,8 @@ from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.form import Form, form
 
 _ONE, _ZERO = form("number", "1"), form("number", "0")
+#: What accumulators are, as identities call them: many functions have one of these.
+_COUNTED, _SUMMED = "count", "sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,12 @@ def _count(meaning: Form | None, *, keyed: bool) -> _Count | None:
         case _:
             return None
     condition = where if isinstance(where, Form) else None
-    match kind, values:
-        case "count", ():
-            return _Count(condition, "0")
-        case "sum", (Form() as value,) if value == _ONE:
+    if kind == _COUNTED:
+        return None if values else _Count(condition, "0")
+    match values:
+        case (Form() as value,) if kind == _SUMMED and value == _ONE:
             return _Count(condition, "NULL")
-        case "sum", (Form("case", (Form() as test, Form() as one, Form() as zero)),):
+        case (Form("case", (Form() as test, Form() as one, Form() as zero)),) if kind == _SUMMED:
             if keyed and condition is None and (one, zero) == (_ONE, _ZERO):
                 return _Count(_spelled_filter(test), "0")
     return None
