@@ -58,6 +58,7 @@ def plan_lines(
             )
         else:
             yield f"consent is needed: {consent.what} {consent.then}; to agree, give `run` --accept {consent.accept}"
+    yield from plan.remarks
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
 
 

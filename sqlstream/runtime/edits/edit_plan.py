@@ -34,7 +34,12 @@ from sqlstream.runtime.edits.plan_parts import (
     StatePart,
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
-from sqlstream.runtime.edits.source_parts import source_parts, source_problems, watermark_notes
+from sqlstream.runtime.edits.source_parts import (
+    drained_remarks,
+    source_parts,
+    source_problems,
+    watermark_notes,
+)
 from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.edits.unread_rows import UnreadRows, both
 from sqlstream.runtime.loop.consent import Consent
@@ -294,6 +299,7 @@ def _compare(
             *_key_groups(before.max_parallelism, now),
             *watermark_notes(before.plan, before.positions, now, known),
         ),
+        remarks=tuple(drained_remarks(now, known)),
         counts=Counter(f.verdict.value for part in states for f in part.fields),
         sink_edits=decided,
         other_rows=unread.sources,

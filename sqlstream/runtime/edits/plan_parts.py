@@ -187,6 +187,7 @@ class EditPlan:
     `against` is None where there is no state: two files that are compared (`is_diff`), or a first run. `problems` say why it
     is refused, `warnings` what a run would tell. `results` are sentences about what the results are not, or from when on;
     nothing if they are exactly those of the new query over all of the input. `sink_edits` is what was decided about sinks.
+    `remarks` are of the state as it is, and no change.
     """
 
     against: Against | None
@@ -198,6 +199,7 @@ class EditPlan:
     consents: tuple[Consent, ...] = ()
     results: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     is_diff: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     sink_edits: tuple[SinkEdit, ...] = ()
@@ -297,7 +299,7 @@ class EditPlan:
             "states": [state.to_json() for state in self.states],
             "sources": [source.to_json() for source in self.sources],
             "sinks": [sink.to_json() for sink in self.sinks],
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.remarks],
             "problems": [problem.to_json() for problem in self.problems],
             "warnings": [warning.to_json() for warning in self.warnings],
             "consents": [consent.to_json() for consent in self.consents],

@@ -64,21 +64,26 @@ def watermark_notes(
     now: PhysicalPlan,
     known: Mapping[str, SourceState],
 ) -> Iterable[str]:
-    """What is said of sources that go on after they were drained, or with a watermark that is computed in another way."""
+    """What is said of sources that go on with a watermark that is computed in another way."""
     names = {(state.identity, state.folder): state.name for state in reversed(positions)}
     was = {spec.name: spec for spec in before.sources}
-    groups = watermarks.source_groups(now)
     for spec in now.sources:
         state = known.get(spec.name)
         old = None if state is None else was.get(names.get((state.identity, state.folder), ""))
-        if state is not None and state.drained and any(spec.name in group for group in groups):
-            yield f"{spec.name} was drained: its new rows are late for windows up to {instant(state.resume)}"
         if old is None or old.watermark is None or spec.watermark is None:
             continue
         if _computed(old.watermark) != _computed(spec.watermark):
             yield (
                 f"the watermark of {spec.name} is computed in another way: it never goes back, windows that were given stay"
             )
+
+
+def drained_remarks(now: PhysicalPlan, known: Mapping[str, SourceState]) -> Iterable[str]:
+    """What is said of sources that were drained, whatever was edited: their new rows may be late."""
+    timed = frozenset[str]().union(*watermarks.source_groups(now))
+    for name, state in known.items():
+        if name in timed and state.drained:
+            yield f"{name} was drained: its new rows are late for windows up to {instant(state.resume)}"
 
 
 def _computed(watermark: WatermarkSpec) -> str:
