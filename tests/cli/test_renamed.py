@@ -73,7 +73,7 @@ def test_a_renamed_file_is_offered_its_state(
     assert run_cli(["plan", str(new), *given]) == 4  # known by where it writes
     shutil.move(state, state.parent / "new")
     assert run_cli(["plan", str(new), *given]) == 0
-    assert "BACKFILL" in capsys.readouterr().out
+    assert "ADAPT" in capsys.readouterr().out
 
 
 def test_the_state_of_a_pipeline_in_a_folder_was_once_named_by_its_file_alone(
