@@ -74,8 +74,12 @@ def as_stored(rows: pa.Table, schema: Sequence[Column]) -> pa.Table:
 
     What SQL calls equal may still print differently; after this, it is the same value.
     """
-    for column in schema:
-        if has_equals(column.type) and rows.num_rows:
+    stored = [column for column in schema if has_equals(column.type)]
+    if stored and rows.num_rows:
+        # In one piece: beside columns of several pieces DuckDB would be given slices of structs, which it does not read.
+        rows = rows.combine_chunks()
+    for column in stored:
+        if rows.num_rows:
             values = conform(rows.column(column.name), to_arrow(column.type))
             [same] = decode_keys(encode_keys([values], [column.type]), [column.type])
             rows = rows.set_column(rows.column_names.index(column.name), column.name, same)
