@@ -309,7 +309,7 @@ def test_names_differ_in_case_only(tmp_path: Path) -> None:
     job = contract.job(backend, SIMPLE)
     job.epoch(come((1, "a")))
     other = contract.job(backend, SIMPLE, name="TARGET")
-    with pytest.raises(DataError, match="is where table target writes"):
+    with pytest.raises(DataError, match="two tables of the query write to one table: target and TARGET"):
         other.prepare(come((1, "a")))
 
 
