@@ -13,11 +13,13 @@ from sqlstream_planner.identity.source import SourceIdentity
 from tests.edits.derived import APPEND, CHANGES, PHASES, Epochs, appended, assert_derived, needed, planned
 from tests.examples import examples
 
+_SAME = {"version": 1, "connector": "filesystem", "options": {"moved": True}}
+
 
 @pytest.fixture(scope="module", autouse=True)
 def one_source() -> Iterator[None]:
     """Both formats are said to have the same rows: an edit that moves a source says so."""
-    with mock.patch.object(SourceIdentity, "rows", property(lambda _: {"moved": True})):
+    with mock.patch.object(SourceIdentity, "rows", property(lambda _: _SAME)):
         yield
 
 
