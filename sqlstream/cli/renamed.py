@@ -48,15 +48,20 @@ def check_renamed(planned: Planned, file: Path, project: Project, state: str) ->
 
 
 def _has_state(folder: Path) -> bool:
-    return (folder / "epochs").is_dir() and any((folder / "epochs").iterdir())
+    try:
+        return (folder / "epochs").is_dir() and any((folder / "epochs").iterdir())
+    except PermissionError:
+        return True  # what can't be looked at may have one; a run on it says what is missing
 
 
 def _states(folder: Path, depth: int) -> Iterator[Path]:
     if not depth or not folder.is_dir():
         return
-    for child in sorted(folder.iterdir()):
-        if not child.is_dir():
-            continue
+    try:
+        children = [child for child in sorted(folder.iterdir()) if child.is_dir()]
+    except PermissionError:
+        return
+    for child in children:
         if _has_state(child):
             yield child
         else:
