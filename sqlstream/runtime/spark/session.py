@@ -11,6 +11,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from sqlstream.runtime.spark.class_archive import ClassArchive, archive_of
@@ -121,6 +122,10 @@ def session_conf(
             # What the JVM and its workers leave when they are killed goes with the folder.
             "spark.executorEnv.TMPDIR": str(directory),
         }
+        if master.startswith(
+            "local-cluster["
+        ):  # its executors are processes of their own, which must be told it
+            settings["spark.authenticate.secret"] = token_hex(32)
         if len(str(directory)) > _LONGEST_SOCKET_FOLDER:
             settings["spark.python.unix.domain.socket.dir"] = "/tmp"
         roots = package_roots()

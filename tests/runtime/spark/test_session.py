@@ -74,6 +74,8 @@ def test_settings_follow_the_machine_and_the_folder(tmp_path: Path) -> None:
     conf = session_conf("local-cluster[1,1,1024]", {}, tmp_path)
     assert conf["spark.executorEnv.TMPDIR"] == str(tmp_path)
     assert conf["spark.authenticate"] == "true", "other users of the machine reach its ports, too"
+    assert len(conf["spark.authenticate.secret"]) == 64
+    assert "spark.authenticate.secret" not in session_conf("local[2]", {}, tmp_path), "Spark makes one"
     assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
     assert conf["spark.executorEnv.PYTHONPATH"] == os.pathsep.join(package_roots())
 
