@@ -93,6 +93,8 @@ class EpochPlanner:
     def look(self) -> Ready:
         """Ask the sources what they have, and decide whether an epoch is worth it."""
         finished = self._state.finished
+        if self._settings.drain:  # an epoch may have been replayed whose run was not to drain
+            finished &= {name for name, state in self._state.sources.items() if state.drained}
         waiting = {
             name: source.lag(self._state.sources[name].position)
             for name, source in self._program.sources.items()
