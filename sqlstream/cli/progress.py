@@ -245,7 +245,7 @@ def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> s
     """An epoch in one line, what matters most first; `timed` are the sources with a watermark, `left` is what is left."""
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
-    parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
+    parts = [f"epoch {report.epoch}", f"{counted_rows(rows, 'row')} in {seconds:.2f} s"]
     if report.restated:
         given = ", ".join(report.restated)
         parts[1] = f"{given}: the whole answer, from the state, in {seconds:.2f} s"
@@ -259,7 +259,7 @@ def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> s
     if rows and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
     if report.state_rows or report.state_bytes:
-        parts.append(f"state {report.state_rows:,} rows, {size(report.state_bytes)}")
+        parts.append(f"state {counted_rows(report.state_rows, 'row')}, {size(report.state_bytes)}")
     if report.replayed:
         parts.append("replayed")
     return "  ".join(parts)

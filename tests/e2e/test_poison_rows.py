@@ -138,3 +138,14 @@ def test_without_the_file_the_run_goes_on(tmp_path: Path) -> None:
         plan_file(sql, file="p.sql"), tmp_path, orders=FileOrders([("skip", str(path))], (str(tmp_path),))
     )
     assert result.rows_written == {"o": 1}
+
+
+@pytest.mark.parametrize("path", ["*", "$.*", "$[*]", "$.a[*]"])
+@pytest.mark.parametrize("call", ["json_extract('{\"a\": [1, 2]}', v)", "('{\"a\": [1, 2]}'::JSON ->> v)"])
+def test_a_path_with_a_wildcard_from_a_column_is_a_mistake_of_the_data(
+    tmp_path: Path, path: str, call: str
+) -> None:
+    """DuckDB takes some of these for a mistake of its own, which would end its connection."""
+    write(tmp_path / "in/1.json", ["$.a", path])
+    told = failure(tmp_path, "json", f"SELECT k, CAST(length(CAST({call} AS STRING)) AS BIGINT) AS n FROM t")
+    assert told.code == "DAT001"
