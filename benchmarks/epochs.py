@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.spark.stages import SparkJobRunner
 from sqlstream.runtime.tasks.job import JobRunner
@@ -91,15 +91,17 @@ class Growing:
         """That many epochs, a file each."""
         reports: list[EpochReport] = []
         run_pipeline(
-            replace(self.plan, options=replace(self.plan.options, max_files_per_epoch=1)),
-            state_dir=self.folder / "state",
-            local_dir=self.folder / "cache",
-            base_dir=self.folder,
-            runner=self.runner,
-            parallelism=self.parallelism,
-            on_epoch=reports.append,
-            max_epochs=epochs,
-            max_rows_per_epoch=MOST_ROWS,
+            RunRequest(
+                replace(self.plan, options=replace(self.plan.options, max_files_per_epoch=1)),
+                state_dir=self.folder / "state",
+                local_dir=self.folder / "cache",
+                base_dir=self.folder,
+                runner=self.runner,
+                parallelism=self.parallelism,
+                on_epoch=reports.append,
+                max_epochs=epochs,
+                max_rows_per_epoch=MOST_ROWS,
+            )
         )
         if self.reports is not None:
             with self.reports.open("a") as file:

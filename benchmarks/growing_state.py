@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
@@ -74,15 +74,17 @@ def run(folder: Path, rows: int, per_epoch: int) -> None:
     """Read all rows."""
     tables = (TABLE.format(name=name, rows=rows // 2, seed=seed) for seed, name in enumerate("lr"))
     run_pipeline(
-        plan_file("".join(tables) + JOIN, file="growing_state.sql").physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        max_rows_per_epoch=per_epoch,
-        runner=InProcessRunner(2),
-        on_epoch=Growth(folder),
-        poll_s=0.0,
+        RunRequest(
+            plan_file("".join(tables) + JOIN, file="growing_state.sql").physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            max_rows_per_epoch=per_epoch,
+            runner=InProcessRunner(2),
+            on_epoch=Growth(folder),
+            poll_s=0.0,
+        )
     )
 
 

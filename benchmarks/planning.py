@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
 ROOT = Path(__file__).parent.parent
@@ -70,13 +70,15 @@ def edited(folder: Path) -> Path:
     file.write_text(EDITED)
     planned = plan_file(file)
     run_pipeline(
-        planned.physical,
-        state_dir=folder / ".sqlstream" / "totals",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        runner=InProcessRunner(2),
-        sql=planned.masked_sql,
+        RunRequest(
+            planned.physical,
+            state_dir=folder / ".sqlstream" / "totals",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            runner=InProcessRunner(2),
+            sql=planned.masked_sql,
+        )
     )
     file.write_text(EDITED.replace(*EDIT))
     return file

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.spark.stages import SparkJobRunner
 from sqlstream.runtime.tasks.job import JobRunner
@@ -62,18 +62,20 @@ def run(
     planned = plan_file(sql, file="bench.sql")
     reports: list[EpochReport] = []
     run_pipeline(
-        planned.physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        max_rows_per_epoch=rows,
-        runner=runner,
-        max_epochs=epochs,
-        poll_s=0.0,
-        sql=planned.masked_sql,
-        nodes=planned.state_nodes,
-        on_epoch=reports.append,
+        RunRequest(
+            planned.physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            max_rows_per_epoch=rows,
+            runner=runner,
+            max_epochs=epochs,
+            poll_s=0.0,
+            sql=planned.masked_sql,
+            nodes=planned.state_nodes,
+            on_epoch=reports.append,
+        )
     )
     return reports
 
@@ -98,7 +100,7 @@ def build(folder: Path, rows: int) -> None:
 
 
 def measure(folder: Path, runner: JobRunner, rounds: int) -> str:
-    """A line of the table in docs/performance.md."""
+    """A line of the table in docs/performance/edits.md."""
     store = CheckpointStore(folder / "state")
     journal = Journal(store)
     points = Savepoints(store)

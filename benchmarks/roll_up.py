@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.spark.stages import SparkJobRunner
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
@@ -38,17 +38,19 @@ def run(folder: Path, keys: str, epochs: int, rows: int = EPOCH, runner: JobRunn
     planned = plan_file(SQL.format(keys=keys), file="bench.sql")
     start = time.process_time()
     run_pipeline(
-        planned.physical,
-        nodes=planned.state_nodes,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        max_rows_per_epoch=rows,
-        runner=runner or InProcessRunner(2),
-        max_epochs=epochs,
-        poll_s=0.0,
-        sync=False,
+        RunRequest(
+            planned.physical,
+            nodes=planned.state_nodes,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            max_rows_per_epoch=rows,
+            runner=runner or InProcessRunner(2),
+            max_epochs=epochs,
+            poll_s=0.0,
+            sync=False,
+        )
     )
     return time.process_time() - start
 
@@ -78,7 +80,7 @@ def measure(groups: int, wide: bool) -> str:
 
 
 def on_spark(groups: int, wide: bool, runner: JobRunner) -> str:
-    """A line of the table in docs/performance.md."""
+    """A line of the table in docs/performance/edits.md."""
     cells = [f"{groups / 1e6:g} M"]
     with tempfile.TemporaryDirectory() as name:
         made = Path(name) / "made"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoints import Savepoints
@@ -33,15 +33,17 @@ def run(folder: Path, rows: int, epochs: int) -> None:
     """Some epochs of so many rows."""
     planned = plan_file(SQL, file="bench.sql")
     run_pipeline(
-        planned.physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        max_rows_per_epoch=rows,
-        runner=InProcessRunner(2),
-        max_epochs=epochs,
-        poll_s=0.0,
+        RunRequest(
+            planned.physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            max_rows_per_epoch=rows,
+            runner=InProcessRunner(2),
+            max_epochs=epochs,
+            poll_s=0.0,
+        )
     )
 
 

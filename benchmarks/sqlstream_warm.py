@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.spark.stages import SparkJobRunner
 from sqlstream.runtime.tasks.job import JobRunner
@@ -57,14 +57,16 @@ def run_sqlstream(
     start = time.perf_counter()
     plan = plan_file(pipeline, variables={"data": str(data)}).physical
     result = run_pipeline(
-        plan,
-        state_dir=state_dir / "state",
-        local_dir=state_dir / "cache",  # a fresh one too: no run finds the RocksDB of the last
-        runner=start_runner(),
-        parallelism=parallelism,
-        max_rows_per_epoch=max_rows_per_epoch,
-        on_epoch=epochs.append,
-        drain=True,  # as the peers do at the end of bounded input
+        RunRequest(
+            plan,
+            state_dir=state_dir / "state",
+            local_dir=state_dir / "cache",  # a fresh one too: no run finds the RocksDB of the last
+            runner=start_runner(),
+            parallelism=parallelism,
+            max_rows_per_epoch=max_rows_per_epoch,
+            on_epoch=epochs.append,
+            drain=True,  # as the peers do at the end of bounded input
+        )
     )
     seconds = time.perf_counter() - start
     if result.outcome != "exhausted":

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.state.query import run_query
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -41,14 +41,16 @@ def main(keys: int, epochs: int = 8, shards: int = 4) -> None:
     with tempfile.TemporaryDirectory() as folder:
         planned = plan_file(PIPELINE.format(keys=keys), file="q.sql")
         run_pipeline(
-            planned.physical,
-            state_dir=Path(folder) / "state",
-            local_dir=Path(folder) / "cache",
-            base_dir=Path(folder),
-            parallelism=shards,
-            max_rows_per_epoch=keys // epochs,
-            runner=InProcessRunner(2),
-            sync=False,
+            RunRequest(
+                planned.physical,
+                state_dir=Path(folder) / "state",
+                local_dir=Path(folder) / "cache",
+                base_dir=Path(folder),
+                parallelism=shards,
+                max_rows_per_epoch=keys // epochs,
+                runner=InProcessRunner(2),
+                sync=False,
+            )
         )
         store = CheckpointStore(Path(folder) / "state")
         size = sum(store.size(name) or 0 for name in store.list("state"))

@@ -13,7 +13,7 @@ from sqlstream_planner import pipeline
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.expressions import oracle
 from sqlstream_planner.expressions.constants import Constant
-from sqlstream_planner.expressions.problems import BAD_CAST, FAILING_CONSTANT
+from sqlstream_planner.sql.problems import BAD_CAST, FAILING_CONSTANT
 
 
 def plan_file(

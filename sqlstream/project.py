@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 FILE = "sqlstream.toml"
 PIPELINES = "pipelines"
+#: The folder beside a pipeline in which states are by their names.
+STATES = ".sqlstream"
+#: How deep the folders of a project are that are looked at for what a file that was moved has left.
+_DEPTH = 4
 _TABLES = ("vars", "conf", "profiles")
 _PROFILE_KEYS = ("master", "parallelism", "state-dir", "vars", "conf")
 
@@ -178,7 +182,7 @@ def state_directory(planned: Planned, path: Path, project: Project, given: str |
         name = planned.physical.options.name
         parts = path_in_project(path).split("/") if name is None else [name]
         return below(_under(project.root, project.state_dir), "/".join(map(folder_of, parts)))
-    return str(path.parent / ".sqlstream" / folder_of(planned.physical.options.name or path.stem))
+    return str(path.parent / STATES / folder_of(planned.physical.options.name or path.stem))
 
 
 def folder_of(name: str) -> str:
@@ -228,6 +232,73 @@ def pipeline_files(root: Path) -> list[Path]:
         if not any(part.startswith(("_", ".")) for part in parts) and "macros" not in parts[:-1]:
             found.append(file)
     return sorted(found)
+
+
+def state_folders(file: Path) -> Iterator[Path]:
+    """Where a pipeline without a `state-dir` may have its state by its name, or had it before its file was moved.
+
+    The folder beside the file comes first; then those of its project, or of the folders next to it, if it has none.
+    """
+    yield file.parent / STATES
+    beside = file.parent.resolve()
+    root = find_root(beside)
+    around = [beside.parent, *_folders(beside, 1)] if root == beside else [root, *_folders(root, _DEPTH)]
+    for folder in around:
+        if folder != beside and _is_dir(folder / STATES):
+            yield folder / STATES
+
+
+def _is_dir(folder: Path) -> bool:
+    """Whether there is a folder; one that can't be looked at is none of ours."""
+    try:
+        return folder.is_dir()
+    except OSError:
+        return False
+
+
+def folder_of_state(project: Project, base: Path, name: str) -> Path:
+    """Where the file was that has this name among the states of a folder, unless it has its name by a setting."""
+    if project.state_dir is None:
+        return base.parent
+    inside = project.root / PIPELINES
+    return (inside if inside.is_dir() else project.root).joinpath(*name.split("/")[:-1])
+
+
+def _folders(folder: Path, depth: int) -> Iterator[Path]:
+    """The folders of a folder, `depth` levels of them, without those that are hidden or can't be listed."""
+    try:
+        inner = sorted(one for one in folder.iterdir() if one.name[0] != "." and one.is_dir())
+    except OSError:
+        return
+    for one in inner:
+        yield one
+        if depth > 1:
+            yield from _folders(one, depth - 1)
+
+
+def states_by_name(file: Path, project: Project, base: Path) -> Iterator[Path]:
+    """Where the other pipelines, of the project or beside a folder of states, have their states by their names."""
+    if project.state_dir is None:
+        others = {one: one.stem for one in base.parent.glob("*.sql")}
+    else:
+        others = {
+            one: path_in_project(one) for one in (*pipeline_files(project.root), *_beside(file, project))
+        }
+    for one, name in others.items():
+        yield base.absolute().joinpath(*map(folder_of, name.split("/")))
+        if one.name == file.name and one.samefile(file):
+            continue
+        text = one.read_text(encoding="utf-8", errors="replace")
+        for given in re.findall(r"'pipeline\.name'\s*=\s*'([^']*)'", text):
+            yield base.absolute() / folder_of(given)
+
+
+def _beside(file: Path, project: Project) -> Iterator[Path]:
+    """Pipelines of a project that keeps them elsewhere than in `pipelines/`."""
+    if not (project.root / PIPELINES).is_dir():
+        for folder in (project.root, *_folders(project.root, _DEPTH)):
+            yield from folder.glob("*.sql")
+    yield from file.parent.glob("*.sql")
 
 
 def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -69,6 +70,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if (number + number // every) % every == 0 else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded now stays: to look through it for garbage every 700 objects, as Python does, is a waste."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # as in a run, see `sqlstream.cli.main`
+
+
+def pytest_unconfigure() -> None:
+    """What was left out is taken apart at the end, or DuckDB complains of it."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)

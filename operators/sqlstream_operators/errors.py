@@ -44,17 +44,20 @@ class DataError(OperatorError):
     """The user's data or an expression over it can't be computed; `sql` is the fragment that failed, if it was one.
 
     Operator: the message is DuckDB's own where DuckDB refused; fix the row or the expression and start again. `place` is
-    where the row is, as far as that is known.
+    where the row is, as far as that is known. `row` has the columns of a row that no source has, and their values as text.
     """
 
-    def __init__(self, message: str, sql: str = "", place: str = "") -> None:
+    def __init__(
+        self, message: str, sql: str = "", place: str = "", row: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.sql = sql
         self.place = place
+        self.row = row
 
-    def __reduce__(self) -> tuple[type[DataError], tuple[str, ...]]:
-        return type(self), (self.message, self.sql, self.place)
+    def __reduce__(self) -> tuple[type[DataError], tuple[object, ...]]:
+        return type(self), (self.message, self.sql, self.place, self.row)
 
 
 class RefusedRowError(DataError):
@@ -103,7 +106,7 @@ class TargetError(DataError):
     def __str__(self) -> str:
         return ". ".join(filter(None, (self.message, *self.notes, self.help)))
 
-    def __reduce__(self) -> tuple[type[TargetError], tuple[str, tuple[str, ...], str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[TargetError], tuple[str, tuple[str, ...], str]]:
         return type(self), (self.message, self.notes, self.help)
 
 

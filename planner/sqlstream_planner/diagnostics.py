@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlstream_planner.secrets.masking import masked_message, masked_source
-from sqlstream_planner.visible import visible
+from sqlstream_planner.text.masking import masked_message, masked_source
+from sqlstream_planner.text.visible import visible
 
 
 @dataclass(frozen=True, slots=True)

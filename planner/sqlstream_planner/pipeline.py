@@ -15,9 +15,10 @@ from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.catalog.masked_sql import masked_sql
 from sqlstream_planner.catalog.script import declared
+from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.column_names import column_names
 from sqlstream_planner.diagnostics import (
     SUPPORTED,
     Diagnostic,
@@ -27,16 +28,17 @@ from sqlstream_planner.diagnostics import (
     nested_too_deeply,
 )
 from sqlstream_planner.expressions.constants import Constant
-from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.sink import sink_identity
 from sqlstream_planner.logical import Sink
+from sqlstream_planner.logical.column_names import column_names
+from sqlstream_planner.logical.written_expressions import place_of_sql
 from sqlstream_planner.physical.plan import plan_with_states
 from sqlstream_planner.physical.state_node import StateNodes
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules import ALIKE, SETTLE, optimize
-from sqlstream_planner.secrets.masked_sql import masked_sql
-from sqlstream_planner.secrets.references import Secrets
 from sqlstream_planner.sql.parse import Script, parse_file
+from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.sql.rendered import RenderedSql
 
 
@@ -70,6 +72,13 @@ class Planned:
         spans = {name: None if table is None else table.span for name, table in tables.items()}
         return {root.sink.name: Written(root.at, spans[root.sink.name]) for root in self.algebra}
 
+    @on_large_stack
+    def place_of(self, text: str) -> Span | None:
+        """Where the expression stands in the file with which generated SQL begins, if that is known."""
+        return place_of_sql(text, self.logical, self.rendered) or place_of_sql(
+            text, self.algebra, self.rendered
+        )
+
     @property
     def masked_sql(self) -> str:
         """The SQL that was planned, after templating, without passwords: what may be kept beside the plan."""
@@ -100,8 +109,9 @@ def plan_file(
     bound = bind_script(script, catalog)
     try:
         algebra = optimize(bound.roots, SETTLE)
-        logical = optimize(algebra)
-        laid_out, state_nodes = plan_with_states(logical, bound.options)
+        facts = Facts()
+        logical = optimize(algebra, facts=facts)
+        laid_out, state_nodes = plan_with_states(logical, facts, bound.options)
         physical = replace(
             _told_apart(laid_out, optimize(algebra, ALIKE), logical),
             names=column_names((*bound.roots, *logical)),

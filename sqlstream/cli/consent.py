@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlstream.cli.render import colourful, diagnostic_text
 
 if TYPE_CHECKING:
-    from sqlstream.runtime.loop.consent import ConsentNeededError
+    from sqlstream.runtime.edits.consent import ConsentNeededError
 
 _YES = ("y", "yes")
 

@@ -11,8 +11,8 @@ import click
 
 from sqlstream.cli import options
 from sqlstream.cli.render import colourful, show
-from sqlstream.project import PIPELINES, find_root, load_project, parse_pairs, pipeline_files
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream.project import find_root, load_project, parse_pairs, pipeline_files
+from sqlstream_planner.diagnostics import DiagnosticError
 
 if TYPE_CHECKING:
     from sqlstream.golden.check import Outcome, SinkOutcome
@@ -138,23 +138,12 @@ def update(
 
 def _pipelines(files: tuple[Path, ...]) -> list[Path]:
     """The files that are given, else those of the project that have goldens. Raises DiagnosticError (GLD006)."""
-    from sqlstream.golden.paths import directives
+    from sqlstream.golden.paths import with_goldens
 
     if files:
         return list(files)
     root = find_root(Path.cwd())
-    found = [_short(file) for file in pipeline_files(root)]
-    chosen = [file for file in found if not directives(file).none]
-    if not chosen:
-        raise DiagnosticError(
-            Diagnostic(
-                "GLD006",
-                f"there are no pipelines under {root / PIPELINES}",
-                help="give the files to check, or change to the project's folder",
-            ),
-            exit_code=2,
-        )
-    return chosen
+    return with_goldens(map(_short, pipeline_files(root)), root)
 
 
 def _short(path: Path) -> Path:

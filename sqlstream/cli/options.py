@@ -79,7 +79,7 @@ rows_option = click.option(
     "--max-rows-per-epoch",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Rows that an epoch reads at most. Default: adapts to the speed.",
+    help="Maximum rows per epoch. Default: adapts to the speed.",
 )
 
 

@@ -2,80 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream_planner.diagnostics import DiagnosticError
-
 if TYPE_CHECKING:
-    from sqlstream.connectors.api import Source
-    from sqlstream.runtime.loop.fork import Origin
-    from sqlstream_operators.plan.spec import SourceSpec
-    from sqlstream_operators.state.checkpoint_store import CheckpointStore
-    from sqlstream_planner.secrets.references import Secrets
+    from sqlstream.runtime.edits.savepoints.fork import Origin
+    from sqlstream_planner.catalog.secrets import Secrets
 
 
-@contextmanager
 def origin_of(
     savepoints: Sequence[str], own: str, state: str, base_dir: str, secrets: Secrets
-) -> Iterator[Origin | None]:
-    """What a run begins with: nothing, a savepoint, or what several have; that is kept for as long as the context.
+) -> Origin | None:
+    """What a run begins with, kept until the command ends; see `edits.savepoints.origins`. Raises UsageError."""
+    from sqlstream.runtime.edits.savepoints import origins
 
-    `own` is the pipeline's own state directory, `state` the one that is begun. Raises UsageError for a savepoint that is
-    named twice, DiagnosticError (SAV001, SAV004, SAV008) if there is none, or they can't go together.
-    """
-    from sqlstream.connectors.api import ConnectorContext
-    from sqlstream.connectors.registry import REGISTERED
-    from sqlstream_operators.state.checkpoint_store import CheckpointStore
-
-    found = [named_origin(name, own, state) for name in savepoints]
-    if not found:
-        yield None
-        return
-    named = [f"{origin.store.uri} {origin.savepoint}" for origin in found]
-    if len(set(named)) < len(named):
-        raise click.UsageError(f"--from names a savepoint twice: {', '.join(savepoints)}")
-    if len(found) == 1:
-        yield found[0]
-        return
-    from sqlstream.runtime.loop.merging import put_together
-    from sqlstream.storage.run_folder import RunFolder
-
-    def source_of(spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
-        return REGISTERED.source(secrets.resolved(spec), ConnectorContext(store, base_dir, folder=folder))
-
-    with RunFolder("savepoints-") as scratch:
-        yield put_together(found, CheckpointStore(scratch.path, sync=False), source_of)
-
-
-def named_origin(savepoint: str, own: str, state: str) -> Origin:
-    """The savepoint that is meant: of the pipeline's own state directory, of the new one (imported), or an exported one.
-
-    Raises DiagnosticError (SAV001, SAV004) if there is none.
-    """
-    from sqlstream.runtime.loop.fork import Origin
-    from sqlstream.storage.savepoint_copies import the_savepoint_in
-    from sqlstream.storage.savepoints import Savepoints
-    from sqlstream_operators.state.checkpoint_store import CheckpointStore
-
-    folder, _, name = savepoint.rpartition("@")
-    if folder:
-        store = CheckpointStore(folder)
-        return Origin(store, Savepoints(store).find(name))
-    if "/" in savepoint:
-        exported = CheckpointStore(savepoint)
-        return Origin(exported, the_savepoint_in(exported))
-    given = CheckpointStore(state)
-    if savepoint in Savepoints(given).names():
-        return Origin(given, Savepoints(given).find(savepoint))
-    store = CheckpointStore(own)
+    found = origins.origin_of(savepoints, own, state, base_dir, secrets)
     try:
-        return Origin(store, Savepoints(store).find(savepoint))
-    except DiagnosticError as error:
-        [told] = error.diagnostics
-        elsewhere = f"one of another pipeline is DIR@{savepoint}, DIR being its state directory"
-        raise DiagnosticError(replace(told, help=told.help or elsewhere), exit_code=error.exit_code) from None
+        return click.get_current_context().with_resource(found)
+    except origins.NamedTwiceError as error:
+        raise click.UsageError(str(error)) from None

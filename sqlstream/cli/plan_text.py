@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlstream.cli.progress import size
-from sqlstream.runtime.edits.history import Reading
-from sqlstream.runtime.edits.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart
+from sqlstream.runtime.edits.history.readings import Reading
+from sqlstream.runtime.edits.plan.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.verdict import FieldEdit, Verdict
 from sqlstream_planner.explain.meaning import shown_meanings
-from sqlstream_planner.secrets.masking import masked_source
+from sqlstream_planner.text.masking import masked_source
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 _RESET, _BOLD, _DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"

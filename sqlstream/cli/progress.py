@@ -14,16 +14,21 @@ from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.cli.output import json_line
 from sqlstream.connectors.filesystem.paths import listed
-from sqlstream.runtime.loop.progress import EpochReport, LeftOpen, RunResult, instant, shown_watermark
+from sqlstream.runtime.loop.epoch import shown_watermark
+from sqlstream.runtime.loop.progress import (
+    EpochReport,
+    LeftOpen,
+    RunResult,
+    counted_rows,
+    dead_letter_kinds,
+    instant,
+)
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.places import below
+from sqlstream_planner.catalog.secrets import without_secrets
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.secrets.masking import without_password
-from sqlstream_planner.secrets.references import without_secrets
-
-#: What dead letters are called on the terminal, where it is not their own name.
-_KINDS = {"no-time": "without event time"}
+from sqlstream_planner.text.masking import without_password
 
 
 class Progress(Protocol):
@@ -121,7 +126,7 @@ class JsonLines:
 
 
 class TextLines:
-    """One line an epoch, then a summary."""
+    """One line per epoch, then a summary."""
 
     def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
         self.name = name
@@ -246,8 +251,8 @@ def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> s
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
     parts = [f"epoch {report.epoch}", f"{counted_rows(rows, 'row')} in {seconds:.2f} s"]
-    if report.restated:
-        given = ", ".join(report.restated)
+    if report.reemitted:
+        given = ", ".join(report.reemitted)
         parts[1] = f"{given}: the whole answer, from the state, in {seconds:.2f} s"
     lags = [lag for lag in report.lag.values() if lag is not None]
     if lags and sum(lags):
@@ -273,18 +278,22 @@ class Left:
     seconds: float = 0.0
 
     def after(self, report: EpochReport) -> str:
-        """The share that is read after one more epoch, and for how long there is more; "" if the input has no end.
+        """The share that is read after one more epoch, and for how long there is more; "" if the input has no end."""
+        waiting = list(report.lag.values())
+        return self.after_rows(
+            sum(report.rows_read.values()), report.total_seconds, waiting if report.bounded else [None]
+        )
 
-        >>> from sqlstream.runtime.loop.progress import EpochReport
-        >>> report = EpochReport(1, {"t": 30}, {}, {}, {}, {"t": 90}, 0, 0, seconds={"job": 20.0}, bounded=True)
-        >>> Left().after(report)
+    def after_rows(self, read: int, seconds: float, lags: Sequence[int | None]) -> str:
+        """The same after so many rows that took so long, with what waits in each source (None: not known).
+
+        >>> Left().after_rows(30, 20.0, [90])
         '25 %, 1 min left'
         """
-        read = sum(report.rows_read.values())
         self.rows += read
-        self.seconds += report.total_seconds if read else 0.0
-        waiting = [lag for lag in report.lag.values() if lag is not None]
-        if not report.bounded or not self.rows or not sum(waiting) or len(waiting) < len(report.lag):
+        self.seconds += seconds if read else 0.0
+        waiting = [lag for lag in lags if lag is not None]
+        if not self.rows or not sum(waiting) or len(waiting) < len(lags):
             return ""
         share = self.rows / (self.rows + sum(waiting))
         return f"{share:.0%}".replace("%", " %") + f", {about(self.seconds * sum(waiting) / self.rows)} left"
@@ -358,24 +367,6 @@ def _waiting(one: LeftOpen) -> str:
 
 def _until(one: LeftOpen) -> str:
     return "" if one.until_us is None else f"until {instant(one.until_us)}"
-
-
-def counted_rows(number: int, what: str) -> str:
-    """A number of rows or changes.
-
-    >>> counted_rows(1, "row"), counted_rows(21_000, "change")
-    ('1 row', '21,000 changes')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def dead_letter_kinds(dead: Mapping[str, int]) -> list[str]:
-    """How many dead letters there are of each kind, where there are any.
-
-    >>> dead_letter_kinds({"no-time": 2, "late": 0, "malformed": 1_000})
-    ['1,000 malformed', '2 without event time']
-    """
-    return [f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in sorted(dead.items()) if count]
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -5,24 +5,19 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.consent import ask, can_ask
-from sqlstream.cli.moved import known_sources
 from sqlstream.cli.origins import origin_of
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.renamed import check_renamed
 from sqlstream.cli.render import show
 from sqlstream.cli.state_directory import check_folder
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-
-if TYPE_CHECKING:
-    from sqlstream.runtime.loop.progress import LeftOpen, RunResult
+from sqlstream_planner.diagnostics import Diagnostic
 
 
 @click.command(
@@ -42,7 +37,7 @@ if TYPE_CHECKING:
     "--max-files-per-epoch",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Files that an epoch reads at most, of each source.",
+    help="Maximum files per epoch and source.",
 )
 @click.option(
     "--restart-attempts",
@@ -83,7 +78,7 @@ if TYPE_CHECKING:
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON line an epoch on standard output, and one with the totals at the end.",
+    help="One JSON line per epoch on standard output, and one with the totals at the end.",
 )
 def command(
     file: Path,
@@ -137,23 +132,25 @@ def command(
     check_folder(state)
     if state_dir is None and physical.options.state_dir is None and not savepoints:
         check_renamed(planned, file, project, state)
+    from sqlstream.runtime.edits.declared_moves import known_sources
+
     own, base_dir = state_directory(planned, file, project, None), str(file.parent.absolute())
-    beginning = origin_of(savepoints, own, state, base_dir, planned.secrets)
-    origin = click.get_current_context().with_resource(beginning)
+    origin = origin_of(savepoints, own, state, base_dir, planned.secrets)
     planned, moved = known_sources(
         planned, state, origin, source_moved, base_dir, lambda known_as: plan(file, project, given, known_as)
     )
     physical = replace(planned.physical, options=physical.options)
 
-    from sqlstream.cli.epoch_warnings import EpochWarnings
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
     from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
-    from sqlstream.runtime.api import run_pipeline
-    from sqlstream.runtime.loop.consent import ConsentNeededError
+    from sqlstream.runtime.api import RunRequest, run_pipeline
+    from sqlstream.runtime.edits.consent import ConsentNeededError
+    from sqlstream.runtime.loop.epoch_warnings import EpochWarnings
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
     from sqlstream.runtime.tasks.no_pandas import tell_arrow
+    from sqlstream.state.open_windows import left_open_after
 
     tell_arrow()  # small epochs run here
 
@@ -187,31 +184,34 @@ def command(
     def attempt(accept: tuple[str, ...]) -> None:
         with progress:
             result = run_pipeline(
-                physical,
-                state_dir=state,
-                secrets=planned.secrets,
-                nodes=planned.state_nodes,
-                accept=accept,
-                rewrite=rewritten,
-                sql=planned.masked_sql,
-                parallelism=parallelism if parallelism is not None else project.parallelism,
-                master=master,
-                conf=conf,
-                max_rows_per_epoch=max_rows_per_epoch,
-                on_epoch=epoch,
-                on_phase=progress.phase,
-                origin=origin,
-                on_restart=progress.restart,
-                restart=chosen_strategy(restart_attempts, restart_delay),
-                handle_signals=True,
-                base_dir=file.parent,
-                written=planned.written,
-                orders=orders,
-                moved=moved,
-                tell=tell,
-                drain=drain,
+                RunRequest(
+                    physical,
+                    state_dir=state,
+                    secrets=planned.secrets,
+                    nodes=planned.state_nodes,
+                    accept=accept,
+                    rewrite=rewritten,
+                    sql=planned.masked_sql,
+                    parallelism=parallelism if parallelism is not None else project.parallelism,
+                    master=master,
+                    conf=conf,
+                    max_rows_per_epoch=max_rows_per_epoch,
+                    on_epoch=epoch,
+                    on_phase=progress.phase,
+                    origin=origin,
+                    on_restart=progress.restart,
+                    restart=chosen_strategy(restart_attempts, restart_delay),
+                    handle_signals=True,
+                    base_dir=file.parent,
+                    written=planned.written,
+                    place_of=planned.place_of,
+                    orders=orders,
+                    moved=moved,
+                    tell=tell,
+                    drain=drain,
+                )
             )
-            progress.finished(replace(result, left_open=_left_open(state, result)))
+            progress.finished(replace(result, left_open=left_open_after(state, result)))
 
     try:
         while True:
@@ -237,18 +237,3 @@ def command(
         if warning is not None:
             tell(warning)
     return 0
-
-
-def _left_open(state: str, result: RunResult) -> tuple[LeftOpen, ...]:
-    """What waits for the watermark where a run has read all that there is."""
-    from sqlstream.state.committed import find_committed
-    from sqlstream.state.open_windows import left_open
-    from sqlstream_operators.errors import StateError
-    from sqlstream_operators.state.checkpoint_store import CheckpointStore
-
-    if result.last_epoch is None or result.outcome not in ("exhausted", "nothing new"):
-        return ()
-    try:
-        return left_open(find_committed(CheckpointStore(state)))
-    except (DiagnosticError, StateError, OSError):
-        return ()  # another run has begun meanwhile, and has collected this epoch

@@ -8,7 +8,7 @@ import click
 
 from sqlstream.cli.output import json_line
 from sqlstream.cli.state_directory import of_store
-from sqlstream_planner.secrets.masking import without_password
+from sqlstream_planner.text.masking import without_password
 
 if TYPE_CHECKING:
     from sqlstream.storage.savepoints import Savepoint

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlstream.cli.progress import size
-from sqlstream.runtime.loop.progress import shown_watermark
+from sqlstream.runtime.loop.epoch import shown_watermark
 from sqlstream.runtime.loop.recovery import physical_plan
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import StateVersions
@@ -16,7 +16,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
-from sqlstream_planner.secrets.masking import without_password
+from sqlstream_planner.text.masking import without_password
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 

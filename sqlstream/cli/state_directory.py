@@ -48,10 +48,12 @@ def _store(
 
 
 def check_folder(state_dir: str) -> None:
-    """Raises StorePlaceError (PRJ006, exit code 2) for a state directory that is a file, or would be below one."""
+    """Raises StorePlaceError (PRJ006, exit code 2) for a state directory that is no path, a file, or would be below one."""
     from sqlstream_operators.errors import StorePlaceError
     from sqlstream_operators.state.checkpoint_store import local_path
 
+    if not state_dir:
+        raise StorePlaceError(f"{state_dir!r} is no path")
     local = local_path(state_dir)
     with suppress(OSError):  # rights that are missing: whoever opens it says so
         for place in () if local is None else (local, *local.parents):

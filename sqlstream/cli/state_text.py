@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlstream.cli.progress import size
-from sqlstream.runtime.loop.former_sinks import all_have_it
+from sqlstream.state.check import check_files
 from sqlstream.state.committed import Committed
 from sqlstream.state.relations import Relation, relations_of
 from sqlstream.storage.manifest import StateVersions
-from sqlstream.storage.verification import damaged_beside, damaged_descriptions, damaged_state, state_of
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, suggestion
 
@@ -51,36 +50,15 @@ def list_lines(committed: Committed) -> Iterator[str]:
 
 def check_lines(committed: Committed) -> Iterator[str]:
     """What was compared, and what is damaged and heals. Raises DiagnosticError (STA003) with every other damaged file."""
-    store, manifest = committed.store, committed.manifest
-    beside = []
-    if not committed.savepoint:
-        beside = list(damaged_beside(store, manifest, all_have_it=all_have_it(store, manifest)))
-    damaged = [
-        *damaged_descriptions(store, manifest, committed.prefix),
-        *damaged_state(store, manifest),
-        *((one.name, one.what) for one in beside if not one.heals),
-    ]
-    for one in beside:
-        if one.heals:
-            yield f"{store.path(one.name)} {one.what}: it does no harm, {one.heals}"
-    if damaged:
-        raise DiagnosticError(
-            *(Diagnostic("STA003", f"the file {store.path(name)} {what}") for name, what in damaged[:-1]),
-            Diagnostic(
-                "STA003",
-                f"the file {store.path(damaged[-1][0])} {damaged[-1][1]}",
-                notes=(
-                    "a run can go on only on a machine that has this state in its cache, and only as long as it has",
-                ),
-                help="restore it from a copy of the state directory, or start from a savepoint that does not need it",
-            ),
-            exit_code=4,
-        )
-    files = state_of(manifest)
+    store = committed.store
+    checked = check_files(committed)
+    for one in checked.healing:
+        yield f"{store.path(one.name)} {one.what}: it does no harm, {one.heals}"
+    checked.raise_damaged(store)
     yield committed.title
     yield (
-        f"{counted(len(files), 'file')} of state, {size(sum(file.bytes for file in files))}, the plan and the lists of "
-        "files: all are what was written"
+        f"{counted(len(checked.files), 'file')} of state, {size(sum(file.bytes for file in checked.files))}, the plan and "
+        "the lists of files: all are what was written"
     )
 
 

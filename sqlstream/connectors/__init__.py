@@ -1,1 +1,1 @@
-"""Sources and sinks, one a file; `api` has the protocols that they follow."""
+"""Sources and sinks, one per file; `api` has the protocols that they follow."""

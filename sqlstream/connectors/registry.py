@@ -20,7 +20,7 @@ from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.text.name_lists import names_in
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import (

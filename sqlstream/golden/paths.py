@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,3 +78,18 @@ def golden_file(folder: Path, sink: str) -> Path:
     'per_hour.csv'
     """
     return folder / f"{_UNSAFE.sub('_', sink)}.csv"
+
+
+def with_goldens(files: Iterable[Path], root: Path) -> list[Path]:
+    """Those of the pipelines of the project in `root` that have goldens. Raises DiagnosticError (GLD006) if none has."""
+    chosen = [file for file in files if not directives(file).none]
+    if not chosen:
+        raise DiagnosticError(
+            Diagnostic(
+                "GLD006",
+                f"there are no pipelines under {root / PIPELINES}",
+                help="give the files to check, or change to the project's folder",
+            ),
+            exit_code=2,
+        )
+    return chosen

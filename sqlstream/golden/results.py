@@ -10,7 +10,7 @@ from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.golden.rows import Row, Rows, rows_of
 from sqlstream.golden.sinks import CapturedSinks
 from sqlstream.golden.sources import CLOCK, InputFiles, bounded
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.storage.run_folder import RunFolder
@@ -83,18 +83,20 @@ def actual_rows(
         sinks = CapturedSinks(Path(temporary), registry)
         plan = replace(plan, sinks=sinks.redirected(plan.sinks), options=options)
         result = run_pipeline(
-            plan,
-            state_dir=Path(temporary) / "state",
-            secrets=planned.secrets,
-            local_dir=Path(temporary) / "cache",
-            base_dir=base_dir,
-            parallelism=parallelism,
-            max_rows_per_epoch=rows_per_epoch or _EVERYTHING,
-            runner=runner,
-            wall_clock=CLOCK.timestamp,
-            connectors=sinks,
-            sync=False,
-            drain=True,
+            RunRequest(
+                plan,
+                state_dir=Path(temporary) / "state",
+                secrets=planned.secrets,
+                local_dir=Path(temporary) / "cache",
+                base_dir=base_dir,
+                parallelism=parallelism,
+                max_rows_per_epoch=rows_per_epoch or _EVERYTHING,
+                runner=runner,
+                wall_clock=CLOCK.timestamp,
+                connectors=sinks,
+                sync=False,
+                drain=True,
+            )
         )
         return Actual({s.name: sinks.rows(s) for s in plan.sinks}, result)
 

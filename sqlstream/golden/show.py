@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlstream.golden.compare import Difference
 from sqlstream.golden.rows import Row
 from sqlstream_operators.plan.spec import Schema
-from sqlstream_planner.visible import visible
+from sqlstream_planner.text.visible import visible
 
 _WIDEST = 40
 

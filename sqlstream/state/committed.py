@@ -11,7 +11,7 @@ from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
-from sqlstream_planner.secrets.masking import without_password
+from sqlstream_planner.text.masking import without_password
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from sqlstream.runtime.loop.progress import LeftOpen
+from sqlstream.runtime.loop.progress import LeftOpen, RunResult
 from sqlstream.runtime.loop.watermarks import WindowEnds
-from sqlstream.state.committed import Committed
+from sqlstream.state.committed import Committed, find_committed
 from sqlstream.state.query import StateDatabase
-from sqlstream_operators.plan.spec import OperatorStep, WindowAggregateSpec, WindowKind, WindowSpec
+from sqlstream_operators.errors import StateError
+from sqlstream_operators.plan.operator_spec import Waiting
+from sqlstream_operators.plan.spec import OperatorStep
 from sqlstream_operators.plan.state_schema import TIME
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_operators.plan.waiting import Waiting, waiting_of
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import DiagnosticError
 
 #: State of more rows is not read for this: its rows are told as the manifest counts them.
 MOST_ROWS = 100_000
@@ -24,7 +27,7 @@ def left_open(committed: Committed) -> tuple[LeftOpen, ...]:
     rows = {state.state_id: state.rows for state in committed.manifest.states}
     waiting = []
     for step in committed.plan.operators:
-        ends, what = WindowEnds.of(step), waiting_of(step.operator)
+        ends, what = WindowEnds.of(step), step.operator.facts.waiting
         if ends is None or what is None or not set(ends.sources) <= marks.keys():
             continue  # a window over process time closes by the clock
         if rows.get(ends.state_id) and ends.least(marks) < WATERMARK_MAX:
@@ -41,6 +44,16 @@ def left_open(committed: Committed) -> tuple[LeftOpen, ...]:
         return tuple(one for one in found if one.number)
 
 
+def left_open_after(state: str, result: RunResult) -> tuple[LeftOpen, ...]:
+    """What waits for the watermark where a run has read all that there is."""
+    if result.last_epoch is None or result.outcome not in ("exhausted", "nothing new"):
+        return ()
+    try:
+        return left_open(find_committed(CheckpointStore(state)))
+    except (DiagnosticError, StateError, OSError):
+        return ()  # another run has begun meanwhile, and has collected this epoch
+
+
 def _counted(
     database: StateDatabase, step: OperatorStep, what: Waiting, ends: WindowEnds, watermark: int
 ) -> LeftOpen:
@@ -54,8 +67,8 @@ def _counted(
         return LeftOpen(step.name, what.what, total, total, None, watermark)
     number = total
     if what.what == "window":
-        if isinstance(step.operator, WindowAggregateSpec):
-            known = set(_window_ends(step.operator.window, known))
+        if what.slices_of is not None:
+            known = set(what.slices_of.ends_of_slices(known))
         known = {end for end in known if end - ends.tick_us > watermark}
         number = len(known)
     return LeftOpen(step.name, what.what, number, total, max(known, default=None), watermark)
@@ -71,16 +84,3 @@ def _times(database: StateDatabase, step: OperatorStep, what: Waiting) -> Iterat
         time = "NULL" if column is None else f"epoch_us({quote_identifier(column)})"
         for at, rows in database.query(f"SELECT {time} AS at, count(*) FROM {name} GROUP BY 1").rows:
             yield None if at is None else int(at), int(rows or 0)
-
-
-def _window_ends(window: WindowSpec, slices: Iterable[int]) -> Iterator[int]:
-    """The ends of the windows that have these slices, by the slices' ends (µs)."""
-    for end in slices:
-        if not window.shared_slices or window.slice_us == window.size_us:
-            yield end
-        elif window.kind is WindowKind.CUMULATE:
-            last = end + -(end - window.offset_us) % window.size_us
-            yield from range(end, last + 1, window.slide_us)
-        else:
-            first = end + -(end - window.size_us - window.offset_us) % window.slide_us
-            yield from range(first, end - window.slice_us + window.size_us + 1, window.slide_us)

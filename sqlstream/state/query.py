@@ -26,7 +26,7 @@ from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, suggestion
-from sqlstream_planner.visible import visible
+from sqlstream_planner.text.visible import visible
 
 #: What the place of a mistake is in: the text of the query.
 FILE = "query"

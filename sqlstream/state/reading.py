@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sqlstream.state.committed import Committed
 from sqlstream.state.pushed import Values
-from sqlstream.state.relations import WINDOW_START, Relation
+from sqlstream.state.relations import Relation
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
 from sqlstream_operators.codec.keys import key_groups, shard_of
 from sqlstream_operators.duck.session import DuckSession
@@ -25,9 +25,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.views import view
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
-from sqlstream_operators.plan.spec import WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateSchema, StateTable
-from sqlstream_operators.plan.views import view_table
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryBytes
@@ -149,7 +147,9 @@ class StateReader:
 
     def _parts(self, relation: Relation, shard: PublishedShard, whole: StateTables) -> Iterator[StateTables]:
         """The shard with some thousand rows at a time of what is shown, if these can be shown by themselves."""
-        table = relation.table or view_table(relation.spec)
+        table, shown = relation.table, relation.spec.facts.view
+        if table is None and shown is not None:
+            table = shown.paged_by
         if table is None:
             self.counts.rows += shard.version.rows
             yield whole
@@ -197,9 +197,8 @@ class StateReader:
             rows = view(spec, context)
         arrays = []
         for column in relation.columns:
-            if column.source == WINDOW_START:
-                assert isinstance(spec, WindowAggregateSpec)
-                found = pc.subtract(rows.column(TIME), spec.window.size_us)
+            if column.before_us:
+                found = pc.subtract(rows.column(TIME), column.before_us)
             else:
                 found = rows.column(column.source)
             arrays.append(conform(found, to_arrow(column.type)))

@@ -12,23 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlstream_operators.plan.changelog_spec import (
-    DistinctValuesSpec,
-    GroupAggregateSpec,
-    SuppressUntilCloseSpec,
-)
-from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan, WindowAggregateSpec
+from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
 from sqlstream_operators.plan.state_schema import TIME, StateTable
 from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED
 from sqlstream_operators.plan.types import TIMESTAMP, SqlType
-from sqlstream_operators.plan.views import has_view
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
-from sqlstream_planner.state_columns import bare_columns
 
-#: Where a column of a stored table comes from that is made of its time.
-WINDOW_START = "$window_start"
 _NUMBERED = re.compile(r"_\d+$")
 _HASHED = re.compile(r"(values|distinct)_[0-9a-f]{16}(_\w+)?")
 
@@ -37,7 +28,8 @@ _HASHED = re.compile(r"(values|distinct)_[0-9a-f]{16}(_\w+)?")
 class RelationColumn:
     """A column: its name in SQL, its type, what it is read from (a column of the operator's output, or of the table).
 
-    `part` is `key`, `sub-key` or `value` of a stored table's, "" of an answer's. `meaning` is for people.
+    `part` is `key`, `sub-key` or `value` of a stored table's, "" of an answer's. `meaning` is for people. With `before_us`
+    it is a time so long before that of the stored row, and `source` is no column.
     """
 
     name: str
@@ -45,6 +37,7 @@ class RelationColumn:
     source: str
     part: str = ""
     meaning: str = ""
+    before_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +75,7 @@ def _of_step(step: OperatorStep, names: Mapping[str, str], whole: OperatorStep) 
     """The relations of a step that is part of what the operator `whole` is planned as."""
     spec = step.operator
     stored = list(_stored_tables(step, names, whole.operator))
-    yield _view(step, names) if has_view(spec) else replace(stored[0], name=_name(step.name))
+    yield _view(step, names) if spec.facts.view is not None else replace(stored[0], name=_name(step.name))
     yield from stored
 
 
@@ -118,10 +111,10 @@ def _view(step: OperatorStep, names: Mapping[str, str]) -> Relation:
     columns = tuple(RelationColumn(called[c.name], c.type, c.name) for c in spec.output)
     types = {c.name: c.type for c in spec.output}
     table = spec.state.tables[0]
-    given = bare_columns(spec.emit) if isinstance(spec, GroupAggregateSpec | WindowAggregateSpec) else None
+    unchanged = spec.facts.unchanged
     key = {}
     for f in table.key:
-        output = f.name if given is None else given.get(f.name)
+        output = unchanged.get(f.name)
         if output in types and types[output] == f.type:
             key[f.name] = called[output]
     end = _end_key(spec)
@@ -132,16 +125,15 @@ def _view(step: OperatorStep, names: Mapping[str, str]) -> Relation:
 
 def _stored_names(spec: OperatorSpec, names: Mapping[str, str], whole: OperatorSpec) -> dict[str, str]:
     """What the stored columns of an operator are called, where that is not their own name."""
-    if not isinstance(spec, GroupAggregateSpec | WindowAggregateSpec | DistinctValuesSpec):
+    columns = spec.facts.columns
+    if columns is not None:
         # What is beside the columns of its rows has a name that another column may have as its id.
-        return {c.name: names.get(c.name, c.name) for c in spec.columns}
+        return {c.name: names.get(c.name, c.name) for c in columns}
     called = {}
     for table in spec.state.tables:
         for f in (*table.key, *table.sub_key, *table.value):
             called[f.name] = _readable(f.name, names)
-    if isinstance(whole, GroupAggregateSpec | WindowAggregateSpec):
-        called |= {key: names.get(output, output) for key, output in bare_columns(whole.emit).items()}
-    return called
+    return called | {key: names.get(output, output) for key, output in whole.facts.unchanged.items()}
 
 
 def _readable(name: str, names: Mapping[str, str]) -> str:
@@ -175,7 +167,7 @@ def _stored(step: OperatorStep, table: StateTable, name: str, names: Mapping[str
                 shown, type_ = "touched_at", TIMESTAMP
             found.append(RelationColumn(shown, type_, f.name, part, field_meaning(f, meanings)))
     called = _called((c.source, c.name) for c in found)
-    columns = tuple(RelationColumn(called[c.source], c.type, c.source, c.part, c.meaning) for c in found)
+    columns = tuple(replace(c, name=called[c.source]) for c in found)
     key = {f.name: called[f.name] for f in table.key}
     time = called[end if end is not None and TIME not in called else TIME] if table.layout == "time" else None
     kind = "time to live" if table.name in (TOUCHED, EXPIRY) else "stored"
@@ -184,36 +176,21 @@ def _stored(step: OperatorStep, table: StateTable, name: str, names: Mapping[str
 
 def _end_key(spec: OperatorSpec) -> str | None:
     """The field of the key that has the end of the window, where one has."""
-    if isinstance(spec, SuppressUntilCloseSpec):
-        return spec.end
-    if isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
-        return spec.expiry.column
-    return None
+    waiting = spec.facts.waiting
+    return None if waiting is None else waiting.end
 
 
 def _times(spec: OperatorSpec, table: StateTable) -> Iterator[RelationColumn]:
     """The columns that a table's time is seen as."""
     if table.name == EXPIRY:
         yield RelationColumn("touched_at", TIMESTAMP, TIME, "key", "when the key was last touched, about")
-    elif isinstance(spec, WindowAggregateSpec):
-        window = spec.window
-        if window.shared_slices and window.slice_us != window.size_us:
-            yield RelationColumn("slice_end", TIMESTAMP, TIME, "key", "the end of a part that windows share")
-        else:
-            if window.size_us == window.slide_us:
-                yield RelationColumn(
-                    "window_start", TIMESTAMP, WINDOW_START, "key", "the start of the window"
-                )
-            yield RelationColumn("window_end", TIMESTAMP, TIME, "key", "the end of the window")
-    elif isinstance(spec, IntervalJoinSpec):
-        if table.name in ("left", "right"):
-            yield RelationColumn(
-                "time_from", TIMESTAMP, TIME, "key", "the first time that is kept together with it"
-            )
-        else:
-            yield RelationColumn("time", TIMESTAMP, TIME, "key", "the time of the row")
-    else:
-        yield RelationColumn("window_end", TIMESTAMP, TIME, "key", "the end of the window")
+        return
+    seen_as = spec.facts.times.get(table.name)
+    if seen_as is None:
+        raise InternalError(f"a {spec.kind} does not say what the time of its table {table.name} is")
+    for column in seen_as:
+        source = f"{TIME} - {column.before_us}" if column.before_us else TIME
+        yield RelationColumn(column.name, TIMESTAMP, source, "key", column.meaning, column.before_us)
 
 
 def _called(columns: Iterable[tuple[str, str]]) -> dict[str, str]:

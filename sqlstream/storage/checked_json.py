@@ -24,9 +24,12 @@ class DamagedFileError(Exception):
 
 
 def encode(kind: str, body: Mapping[str, Any]) -> bytes:
-    """A JSON file with its kind, format version and checksum."""
+    """A JSON file with its kind, format version and checksum; one line per field."""
     content = {"kind": kind, "format": FORMAT, **body}
-    return json.dumps({**content, "checksum": _checksum(content)}, indent=1).encode() + b"\n"
+    content["checksum"] = _checksum(content)
+    # With an indent, json falls back to its encoder in Python, which was a tenth of the CPU of a small epoch.
+    lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    return "\n".join(["{", ",\n".join(lines), "}", ""]).encode()
 
 
 def decode(kind: str, path: str, data: bytes) -> dict[str, Any]:

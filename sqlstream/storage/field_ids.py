@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
+from sqlstream_operators.plan.plain_data import PlainRow
 from sqlstream_operators.plan.state_schema import StateSchema
 
 
 @dataclass(frozen=True, slots=True)
-class StoredField:
+class StoredField(PlainRow):
     """One field of a table of a state: its id, which part of the rows it is in (`key`, `sub_key`, `value`), what it means
     (the field's fingerprint) and its SQL type.
     """
@@ -25,15 +25,6 @@ class StoredField:
     part: str
     meaning: str
     type: str
-
-    def to_json(self) -> list[Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return [self.id, self.table, self.part, self.meaning, self.type]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> StoredField:
-        """Read what `to_json` wrote."""
-        return cls(*data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 In the usual case the work is proportional to what one epoch made: when a manifest falls out of the last few,
 only the files that it named are looked at. Files that no manifest ever named (an epoch that was
-killed half-way) are found by one full listing, once a run, after the epoch that was under way is decided:
+killed half-way) are found by one full listing, once per run, after the epoch that was under way is decided:
 before that, a paused driver could still publish a manifest that names them.
 """
 

@@ -9,11 +9,12 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
-from sqlstream.storage.checked_json import decode, encode
+from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream.storage.field_ids import FieldIds, StoredField
+from sqlstream_operators.plan.plain_data import PlainData, PlainRow, stored
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.dimension_copies import DimensionCopy
 from sqlstream_operators.state.staged_rows import StagedRows
@@ -21,9 +22,11 @@ from sqlstream_operators.state.staged_rows import StagedRows
 #: Once a tally has more rows than these, it counts half of them.
 LAST_ROWS = 100_000
 
+FileT = TypeVar("FileT", bound=PlainData)
+
 
 @dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(PlainData):
     """Who runs: a random id, the host, the process and when it started (ISO 8601, UTC)."""
 
     run_id: str
@@ -34,18 +37,9 @@ class RunInfo:
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, started {self.started}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {"run_id": self.run_id, "host": self.host, "pid": self.pid, "started": self.started}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunInfo:
-        """Read what `to_json` wrote."""
-        return cls(data["run_id"], data["host"], data["pid"], data["started"])
-
 
 @dataclass(frozen=True, slots=True)
-class PlannedSplit:
+class PlannedSplit(PlainData):
     """A split as its connector planned it; `rows` is exact or None, `bytes` an estimate or None."""
 
     payload: Mapping[str, Any]
@@ -54,7 +48,7 @@ class PlannedSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSource:
+class PlannedSource(PlainData):
     """What an epoch reads of one source, and the watermarks of that source in it (µs).
 
     `exhausted`: all that is there now is read with it. `drains`: nothing more comes, so that its watermark is at the end.
@@ -69,53 +63,29 @@ class PlannedSource:
     watermarks: Watermarks
     drains: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {
-            "name": self.name,
-            "connector": self.connector,
-            "start": dict(self.start),
-            "next": dict(self.next),
-            "splits": [
-                {"payload": dict(split.payload), "rows": split.rows, "bytes": split.bytes}
-                for split in self.splits
-            ],
-            "exhausted": self.exhausted,
-            "watermarks": list(astuple(self.watermarks)),
-            "drains": self.drains,
-        }
-
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PlannedSource:
-        """Read what `to_json` wrote."""
-        return cls(
-            name=data["name"],
-            connector=data["connector"],
-            start=data["start"],
-            next=data["next"],
-            splits=tuple(PlannedSplit(s["payload"], s["rows"], s["bytes"]) for s in data["splits"]),
-            exhausted=data["exhausted"],
-            watermarks=Watermarks(*data["watermarks"]),
-            # Plans of older versions: the end of what was there was the end of time.
-            drains=data.get("drains", data["exhausted"]),
-        )
+    def read_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """In plans of older versions the end of what was there was the end of time."""
+        return {"drains": data.get("exhausted", False), **data}
 
 
 @dataclass(frozen=True, slots=True)
-class EpochPlan:
+class EpochPlan(PlainData):
     """Everything that decides what epoch `epoch` computes, except for the state that it starts from.
 
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
     first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
     wall clock when it was planned (µs since 1970): what a replay computes depends on it. `clock_before_us` is that of the
     epoch before (0: there is none), up to which windows over process time are closed. `admitted` is how many rows it
-    was allowed to read. `restated` are sinks that are new beside their state, or whose query was edited: the epoch reads
+    was allowed to read. `reemitted` are sinks that are new beside their state, or whose query was edited: the epoch reads
     nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
     they lose ("": none). `edits`: it carries out what an edit of the query means to the state,
     and reads nothing either. `new_sinks` are given rows for the first time, and lose none. `sink_edits` says by sink what is
     done to its target before its rows (`connectors.api.TargetEdit`). `dimensions` are the copies of tables that its lookup
     joins read.
     """
+
+    _KIND: ClassVar[str] = "epoch plan"
 
     epoch: int
     parent: int | None
@@ -127,7 +97,7 @@ class EpochPlan:
     now_us: int = 0
     clock_before_us: int = 0
     admitted: int = 0
-    restated: tuple[str, ...] = ()
+    reemitted: tuple[str, ...] = field(default=(), metadata=stored("restated"))
     retracts: str = ""
     edits: bool = False
     new_sinks: tuple[str, ...] = ()
@@ -138,12 +108,12 @@ class EpochPlan:
     def clock_watermarks(self) -> Watermarks:
         """The watermarks of columns of process time: no row is read before the clock of the epoch that reads it."""
         before, now = clock_watermark(self.clock_before_us), clock_watermark(self.now_us)
-        return Watermarks(before, before, before) if self.leaves_sources else Watermarks(before, now, now)
+        return Watermarks(before, before, before) if self.is_state_only else Watermarks(before, now, now)
 
     @property
-    def leaves_sources(self) -> bool:
+    def is_state_only(self) -> bool:
         """Whether it is about state and sinks alone: no source goes on by it."""
-        return bool(self.restated) or self.edits or bool(self.sink_edits)
+        return bool(self.reemitted) or self.edits or bool(self.sink_edits)
 
     @property
     def reads(self) -> bool:
@@ -151,57 +121,17 @@ class EpochPlan:
         return any(source.splits for source in self.sources)
 
     def to_bytes(self) -> bytes:
-        """The content of the plan file."""
-        return encode(
-            "epoch plan",
-            {
-                "epoch": self.epoch,
-                "parent": self.parent,
-                "lineage": self.lineage,
-                "run": self.run.to_json(),
-                "fingerprint": self.fingerprint,
-                "parallelism": self.parallelism,
-                "sources": [source.to_json() for source in self.sources],
-                "now_us": self.now_us,
-                "clock_before_us": self.clock_before_us,
-                "admitted": self.admitted,
-                "restated": list(self.restated),
-                "retracts": self.retracts,
-                "edits": self.edits,
-                "new_sinks": list(self.new_sinks),
-                "sink_edits": dict(self.sink_edits),
-                "dimensions": {name: copy.to_json() for name, copy in self.dimensions.items()},
-            },
-        )
+        """The content of the file."""
+        return encode(self._KIND, self.to_json())
 
     @classmethod
     def from_bytes(cls, path: str, data: bytes) -> EpochPlan:
         """Read what `to_bytes` wrote. Raises DamagedFileError."""
-        content = decode("epoch plan", path, data)
-        return cls(
-            epoch=content["epoch"],
-            parent=content["parent"],
-            lineage=content["lineage"],
-            run=RunInfo.from_json(content["run"]),
-            fingerprint=content["fingerprint"],
-            parallelism=content["parallelism"],
-            sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
-            now_us=content["now_us"],
-            clock_before_us=content.get("clock_before_us", 0),
-            admitted=content["admitted"],
-            restated=tuple(content.get("restated", ())),
-            retracts=content.get("retracts", ""),
-            edits=content.get("edits", False),
-            new_sinks=tuple(content.get("new_sinks", ())),
-            sink_edits=content.get("sink_edits", {}),
-            dimensions={
-                name: DimensionCopy.from_json(copy) for name, copy in content.get("dimensions", {}).items()
-            },
-        )
+        return _read(cls, cls._KIND, path, data)
 
 
 @dataclass(frozen=True, slots=True)
-class RowsCap:
+class RowsCap(PlainRow):
     """The most rows that an epoch may read, one with more having not fitted into memory.
 
     `epochs` is how many have read about so many since.
@@ -212,28 +142,35 @@ class RowsCap:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterTally:
+class LetterTally(PlainRow):
     """Dead letters since the state directory began (`total`), and, of the last so many `rows` that were read, `letters`.
 
-    The older rows are, the less they count: a source that is wrong from now on shows, however long it was right.
+    The older rows are, the less they count: a source that is wrong from now on shows, however long it was right. `failed`:
+    how many of all were rows of operators.
     """
 
     total: int = 0
     rows: int = 0
     letters: int = 0
+    failed: int = field(default=0, metadata=stored(if_default=False))
 
-    def after(self, rows: int, letters: int) -> LetterTally:
+    def after(self, rows: int, letters: int, failed: int = 0) -> LetterTally:
         """The tally after an epoch that read `rows` and had `letters`.
 
         >>> LetterTally().after(10, 2).after(100_000, 0).after(10, 9)
-        LetterTally(total=11, rows=50015, letters=10)
+        LetterTally(total=11, rows=50015, letters=10, failed=0)
         """
         old = 2 if self.rows > LAST_ROWS else 1
-        return LetterTally(self.total + letters, self.rows // old + rows, self.letters // old + letters)
+        return LetterTally(
+            self.total + letters,
+            self.rows // old + rows,
+            self.letters // old + letters,
+            self.failed + failed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(PlainData):
     """How far a source is after an epoch; times in µs.
 
     `seen` is the greatest watermark expression of all rows read, `applied` the close watermark of the last
@@ -247,7 +184,7 @@ class SourceState:
     name: str
     connector: str
     position: Mapping[str, Any]
-    drained: bool = False
+    drained: bool = field(default=False, metadata=stored("exhausted"))
     seen: int = WATERMARK_MIN
     applied: int = WATERMARK_MIN
     resume: int = WATERMARK_MIN
@@ -256,42 +193,9 @@ class SourceState:
     rows: int | None = None
     malformed: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {
-            "name": self.name,
-            "connector": self.connector,
-            "position": dict(self.position),
-            "exhausted": self.drained,
-            "seen": self.seen,
-            "applied": self.applied,
-            "resume": self.resume,
-            "identity": self.identity,
-            "folder": self.folder,
-            "rows": self.rows,
-            "malformed": self.malformed,
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SourceState:
-        """Read what `to_json` wrote."""
-        return cls(
-            data["name"],
-            data["connector"],
-            data["position"],
-            data["exhausted"],
-            data["seen"],
-            data["applied"],
-            data["resume"],
-            data["identity"],
-            data["folder"],
-            data.get("rows"),  # manifests of older versions have none
-            data.get("malformed"),
-        )
-
-
-def still_of_use(read: Collection[SourceState], parked: Iterable[SourceState]) -> tuple[SourceState, ...]:
-    """Those of the `parked` sources from which a table can go on: not where one of the same data is `read` and is elsewhere.
+def still_of_use(read: Collection[SourceState], detached: Iterable[SourceState]) -> tuple[SourceState, ...]:
+    """Those `detached` sources from which a table can go on: not where one of the same data is `read` and is elsewhere.
 
     No state has rows of the table that was left out, and what it was given into has gone on with the other: should it come
     back, it stands beside that one, like any table more of the same data.
@@ -309,7 +213,7 @@ def still_of_use(read: Collection[SourceState], parked: Iterable[SourceState]) -
         others = here.get((state.connector, state.identity))
         return not others or any(alike((state, other)) for other in others)
 
-    return tuple(filter(is_of_use, parked))
+    return tuple(filter(is_of_use, detached))
 
 
 def alike(states: Sequence[SourceState]) -> bool:
@@ -319,7 +223,7 @@ def alike(states: Sequence[SourceState]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class StateVersions:
+class StateVersions(PlainData):
     """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order.
 
     `fields` are the fields that are stored, with ids that are never used again; `identity` is what the state means, a
@@ -342,50 +246,18 @@ class StateVersions:
         """Bytes of keys and values of all shards, as much of an estimate."""
         return sum(int(shard["bytes"]) for shard in self.shards)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {
-            "state_id": self.state_id,
-            "schema_id": self.schema_id,
-            "shards": [dict(shard) for shard in self.shards],
-            "fields": [field.to_json() for field in self.fields],
-            "identity": self.identity and dict(self.identity),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StateVersions:
-        """Read what `to_json` wrote."""
-        return cls(
-            data["state_id"],
-            data["schema_id"],
-            tuple(data["shards"]),
-            tuple(StoredField.from_json(field) for field in data["fields"]),
-            data["identity"],
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class CommittedPart:
+class CommittedPart(PlainData):
     """What one task staged for a sink: as its connector says it, and its rows in the checkpoint store."""
 
     rows: int
     payload: Mapping[str, Any]
-    staged: StagedRows | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        staged = {} if self.staged is None else {"staged": self.staged.to_json()}
-        return {"rows": self.rows, "payload": dict(self.payload), **staged}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CommittedPart:
-        """Read what `to_json` wrote."""
-        staged = data.get("staged")
-        return cls(data["rows"], data["payload"], None if staged is None else StagedRows.from_json(staged))
+    staged: StagedRows | None = field(default=None, metadata=stored(if_default=False))
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(PlainData):
     """What epoch `epoch` made. It is the truth: what it names exists, what no manifest names is garbage.
 
     `void` marks a number that was given up: a plan that could not be replayed exactly. It carries on the
@@ -396,24 +268,26 @@ class Manifest:
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
     `rows_cap` holds for the epochs after it, `tally` counts dead letters up to it. `last_field_id` is the greatest id that a
     stored field ever had. `new_sinks` are those that it gave rows to for the first time. `edits` says what was decided about
-    the state, if the query was edited before this epoch (`StateEdit` as plain data). `parked` are sources that the query no
-    longer reads: should it do so again, they go on from there. `origin` names the savepoint that the
+    the state, if the query was edited before this epoch (`StateEdit` as plain data). `detached` are sources that the query
+    no longer reads: should it do so again, they go on from there. `origin` names the savepoint that the
     state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `sink_names` says by which names the
     targets know the tables that are called otherwise now, `sink_edits` what was done to targets before its rows.
-    ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
-    time to live how many keys they have ever forgotten (None: an older version has not counted them). `dimension_files` are
-    the copies of dimension tables that the last epoch read: the next one may read them again. `now_us` is the clock of the
-    last epoch that read (0: there is none, or an older version has not written it): none after it has an earlier one. Of the
-    tables `withdrawn` no row is a dead letter any more that could not be read before this epoch: they were read again.
+    `forgotten` says of states with a time to live how many keys they have ever forgotten (None: an older version has not
+    counted them). `dimension_files` are the copies of dimension tables that the last epoch read: the next one may read
+    them again. `now_us` is the clock of the last epoch that read (0: there is none, or an older version has not written
+    it): none after it has an earlier one. Of the tables `withdrawn` no row is a dead letter any more that could not be
+    read before this epoch: they were read again.
     """
+
+    _KIND: ClassVar[str] = "epoch manifest"
 
     epoch: int
     parent: int | None
     lineage: str
     run: RunInfo
     fingerprint: str
-    plan_digest: str
+    plan_digest: str = field(metadata=stored("plan"))
     parallelism: int
     max_parallelism: int
     sources: tuple[SourceState, ...]
@@ -426,14 +300,14 @@ class Manifest:
     metrics: Mapping[str, int] = field(default_factory=dict)
     previous: int = 0
     rows_cap: RowsCap | None = None
-    sql_digest: str | None = None
+    sql_digest: str | None = field(default=None, metadata=stored("sql"))
     last_field_id: int = 0
     origin: str = ""
     tally: LetterTally = LetterTally()
     new_sinks: tuple[str, ...] = ()
     edits: tuple[Mapping[str, Any], ...] = ()
     moved: Mapping[str, str] = field(default_factory=dict)
-    parked: tuple[SourceState, ...] = ()
+    detached: tuple[SourceState, ...] = field(default=(), metadata=stored("parked"))
     sink_names: Mapping[str, str] = field(default_factory=dict)
     sink_edits: Mapping[str, str] = field(default_factory=dict)
     forgotten: Mapping[str, int] | None = None
@@ -449,7 +323,7 @@ class Manifest:
     @property
     def positions(self) -> tuple[SourceState, ...]:
         """Of all sources of which a position is of use: those that the query reads come first."""
-        return (*self.sources, *still_of_use(self.sources, self.parked))
+        return (*self.sources, *still_of_use(self.sources, self.detached))
 
     def before(self, sink: str) -> int:
         """The epoch that a sink's target must be at before this one is applied."""
@@ -490,83 +364,18 @@ class Manifest:
         return frozenset(name for part in parts if part.staged is not None for name in part.staged.names)
 
     def to_bytes(self) -> bytes:
-        """The content of the manifest file."""
-        return encode(
-            "epoch manifest",
-            {
-                "epoch": self.epoch,
-                "parent": self.parent,
-                "lineage": self.lineage,
-                "run": self.run.to_json(),
-                "fingerprint": self.fingerprint,
-                "plan": self.plan_digest,
-                "parallelism": self.parallelism,
-                "max_parallelism": self.max_parallelism,
-                "sources": [source.to_json() for source in self.sources],
-                "states": [state.to_json() for state in self.states],
-                "sinks": {name: [part.to_json() for part in parts] for name, parts in self.sinks.items()},
-                "rows": dict(self.rows),
-                "dead_letters": dict(self.dead_letters),
-                "dead_letter_files": list(self.dead_letter_files),
-                "void": self.void,
-                "metrics": dict(self.metrics),
-                "previous": self.previous,
-                "sql": self.sql_digest,
-                "last_field_id": self.last_field_id,
-                "origin": self.origin,
-                "tally": [self.tally.total, self.tally.rows, self.tally.letters],
-                "new_sinks": list(self.new_sinks),
-                "edits": [dict(edit) for edit in self.edits],
-                "moved": dict(self.moved),
-                "parked": [source.to_json() for source in self.parked],
-                "sink_names": dict(self.sink_names),
-                "sink_edits": dict(self.sink_edits),
-                "forgotten": None if self.forgotten is None else dict(self.forgotten),
-                "dimension_files": list(self.dimension_files),
-                "now_us": self.now_us,
-                "withdrawn": list(self.withdrawn),
-                "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
-            },
-        )
+        """The content of the file."""
+        return encode(self._KIND, self.to_json())
 
     @classmethod
     def from_bytes(cls, path: str, data: bytes) -> Manifest:
         """Read what `to_bytes` wrote. Raises DamagedFileError."""
-        content = decode("epoch manifest", path, data)
-        return cls(
-            epoch=content["epoch"],
-            parent=content["parent"],
-            lineage=content["lineage"],
-            run=RunInfo.from_json(content["run"]),
-            fingerprint=content["fingerprint"],
-            plan_digest=content["plan"],
-            parallelism=content["parallelism"],
-            max_parallelism=content["max_parallelism"],
-            sources=tuple(SourceState.from_json(source) for source in content["sources"]),
-            states=tuple(StateVersions.from_json(state) for state in content["states"]),
-            sinks={
-                name: tuple(CommittedPart.from_json(part) for part in parts)
-                for name, parts in content["sinks"].items()
-            },
-            rows=content["rows"],
-            dead_letters=content["dead_letters"],
-            dead_letter_files=tuple(content["dead_letter_files"]),
-            void=content["void"],
-            metrics=content["metrics"],
-            previous=content["previous"],
-            sql_digest=content["sql"],
-            last_field_id=content["last_field_id"],
-            origin=content.get("origin", ""),
-            rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
-            tally=LetterTally(*content.get("tally", ())),  # manifests of older versions have none
-            new_sinks=tuple(content.get("new_sinks", ())),
-            edits=tuple(content.get("edits", ())),
-            moved=content.get("moved", {}),
-            parked=tuple(SourceState.from_json(source) for source in content.get("parked", ())),
-            sink_names=content.get("sink_names", {}),
-            sink_edits=content.get("sink_edits", {}),
-            forgotten=content.get("forgotten"),
-            dimension_files=tuple(content.get("dimension_files", ())),
-            now_us=content.get("now_us", 0),
-            withdrawn=tuple(content.get("withdrawn", ())),
-        )
+        return _read(cls, cls._KIND, path, data)
+
+
+def _read(cls: type[FileT], kind: str, path: str, data: bytes) -> FileT:
+    content = decode(kind, path, data)
+    try:
+        return cls.from_json(content)
+    except ValueError as error:
+        raise DamagedFileError(path, f"is not as it was written ({error})") from error

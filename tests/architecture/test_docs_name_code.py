@@ -75,3 +75,48 @@ def test_plans_can_be_read_where_nothing_is_installed() -> None:
     path = f"import sys; sys.path[:0] = {[str(p.parent) for p in PACKAGES]!r}\n"
     done = subprocess.run([sys.executable, "-c", path + code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def walks() -> str:
+    """The two walks of the architecture: of an epoch, and of an edit."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    return text[text.index("### The walk of an epoch") : text.index("### The rooms of `sqlstream/`")]
+
+
+def test_every_file_that_the_walks_name_is_there() -> None:
+    named = set(re.findall(r"`([\w/]+\.py)", walks()))
+    assert len(named) > 25
+    assert sorted(path for path in named if walked(path) is None) == []
+
+
+def test_every_function_that_the_walks_name_is_in_its_file() -> None:
+    named = set(re.findall(r"`([\w/]+\.py): ([\w.]+)`", walks()))
+    assert len(named) > 20
+    assert sorted(f"{path}: {name}" for path, name in named if name not in defined(path)) == []
+
+
+def test_every_method_that_the_walks_name_is_somewhere_in_the_runtime() -> None:
+    runtime = {p.relative_to(ROOT / "sqlstream") for p in (ROOT / "sqlstream").rglob("*.py")}
+    known = {name for path in runtime for name in defined(str(path))}
+    named = set(re.findall(r"`([A-Z]\w+(?:\.\w+)?)`", walks()))
+    assert len(named) > 10
+    assert sorted(named - known) == []
+
+
+def walked(path: str) -> Path | None:
+    """The file that a walk names, which is below the runtime if nothing else is said."""
+    bases = (ROOT / "sqlstream/runtime", ROOT / "sqlstream", ROOT / "planner")
+    return next((base / path for base in bases if (base / path).is_file()), None)
+
+
+def defined(path: str) -> set[str]:
+    """The functions and classes of a file, and the methods of these as `Class.method`."""
+    file = walked(path)
+    assert file is not None, path
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return found

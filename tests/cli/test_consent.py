@@ -124,7 +124,7 @@ def test_yes_is_consent(file: Path) -> None:
     code, shown = on_a_terminal("run", str(file), answer=b"y\n")
     assert code == 0, shown
     assert shown.count(QUESTION) == 1
-    assert shown.count("warning[STA017]: the table `sums` is brought") == 1
+    assert shown.count("warning[STA017]: the table `sums` is reconciled") == 1
     assert table(file) == Counter([(0, 12), (1, 13), (2, 11)])
     assert table(file, "others", "others.duckdb") == Counter([(0, 0), (1, 1), (2, 2)])
     journal = Journal(CheckpointStore(str(file.parent / ".sqlstream/p")))

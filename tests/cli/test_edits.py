@@ -70,7 +70,7 @@ def test_an_answer_in_the_state_is_brought_to_the_new_one(written: Path, sqlstre
     written.write_text(text)
     done = sqlstream_here("run", str(written), "--state-dir", str(written.parent / "state"))
     assert done.returncode == 0, done.stderr
-    assert "warning[STA017]: the table `counts` is brought to the answer of another query" in done.stderr
+    assert "warning[STA017]: the table `counts` is reconciled with the result of another query" in done.stderr
     assert f"--> {written}:5:20" in done.stderr
     assert "counts: the whole answer, from the state" in done.stderr
     with duckdb.connect(str(written.parent / "out.duckdb"), read_only=True) as con:

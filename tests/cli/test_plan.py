@@ -97,19 +97,52 @@ def edited(file: Path, *changes: tuple[str, str]) -> Path:
 def test_without_a_state_all_is_read(tmp_path: Path, told: Told) -> None:
     file = tmp_path / "p.sql"
     file.write_text(TEXT)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").touch()
     assert (
         told(file)
         == f"""\
 {file} has no state yet in {tmp_path}/.sqlstream/p
 
   t (filesystem)       is read from its beginning
-  counts (duckdb)      gets the whole answer
-  copies (filesystem)  gets the whole answer
+  counts (duckdb)      gets the full result
+  copies (filesystem)  gets the full result
 
 Nothing is kept yet: a run reads everything, and the result is exact.
 """
     )
     assert not (tmp_path / ".sqlstream").exists()
+
+
+def test_a_first_plan_looks_at_what_a_run_reads(tmp_path: Path, told: Told) -> None:
+    file = tmp_path / "p.sql"
+    file.write_text(TEXT)
+    told(file, code=1)
+    assert f"error[DAT004]: path '{tmp_path}/in' does not exist" in told.err
+    file.write_text(TEXT.replace("'json'", "'parquet'"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.parquet").write_text("k,v\n")
+    told(file, code=1)
+    assert "error[DAT003]" in told.err
+    assert "not a readable Parquet file" in told.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "p.sql"]
+
+
+def test_a_first_plan_waits_for_no_folder_that_is_watched(tmp_path: Path, told: Told) -> None:
+    file = tmp_path / "p.sql"
+    file.write_text(TEXT.replace("'path' = 'in'", "'path' = 'in', 'source.monitor-interval' = '1 s'"))
+    assert "Nothing is kept yet" in told(file)
+
+
+def test_a_plan_looks_at_a_source_that_is_new(file: Path, told: Told) -> None:
+    more = "CREATE TABLE u (k INT) WITH ('connector' = 'filesystem', 'path' = 'more', 'format' = 'json');\n"
+    sink = "CREATE TABLE o WITH ('connector' = 'filesystem', 'path' = 'o', 'format' = 'json') AS SELECT k FROM u;\n"
+    file.write_text(more + file.read_text() + sink)
+    told(file, code=1)
+    assert "error[DAT004]" in told.err
+    (file.parent / "more").mkdir()
+    (file.parent / "more/0.json").touch()
+    assert "u (filesystem)" in told(file)
 
 
 def test_the_same_file_changes_nothing(file: Path, told: Told) -> None:
@@ -140,11 +173,11 @@ def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
     ]
     assert lines[6:9] == [
         "    - sum of v                    DROP",
-        "  counts (duckdb)                 brought to the new answer                                    p.sql:6:1",
+        "  counts (duckdb)                 reconciled with the new result                               p.sql:6:1",
         "  copies (filesystem)             goes on",
     ]
     assert lines[-1] == "2 fields kept, 1 backfilled, 1 dropped. The result is exact."
-    assert "warning[STA017]: the table `counts` is brought to the answer of another query" in told.err
+    assert "warning[STA017]: the table `counts` is reconciled with the result of another query" in told.err
     assert "= note: its column `s` was cast(sum(v) as BIGINT) and is max(v)" in told.err
 
 
@@ -220,7 +253,7 @@ def test_a_sink_that_begins_elsewhere(file: Path, told: Told, capsys: pytest.Cap
     assert run_cli(["run", str(file)]) == 3
     assert "error[STA013]" in capsys.readouterr().err
     shown = told(file, "--rewrite", "copies")
-    assert "gets the whole answer: reads 10 rows of t (280 B) again for it" in shown
+    assert "gets the full result: reads 10 rows of t (280 B) again for it" in shown
     assert shown.endswith("The result is exact.\n")
 
 
@@ -335,7 +368,7 @@ def test_json(file: Path, told: Told) -> None:
         ("DROP", "value", "sum of v"),
     }
     assert [(s["name"], s["change"]) for s in data["sinks"]] == [
-        ("counts", "brought to the new answer"),
+        ("counts", "reconciled with the new result"),
         ("copies", "from now on"),
     ]
     assert data["counts"] == {"KEEP": 2, "BACKFILL": 1, "DROP": 1}
@@ -362,6 +395,21 @@ def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> N
     new.write_text(TEXT.replace("'path' = 'in'", "'path' = 'other'"))
     told("--diff", old, new, code=4)
     assert "error[STA011]" in told.err
+
+
+@pytest.mark.parametrize("path", ["./in", "{here}/in", "in/"])
+def test_a_path_in_other_words_is_no_other_data_of_two_files(path: str, tmp_path: Path, told: Told) -> None:
+    """Relative paths of both files are those of the new one; the folder need not be there."""
+    old, new = tmp_path / "former/old.sql", tmp_path / "new.sql"
+    old.parent.mkdir()
+    old.write_text(TEXT)
+    changed = TEXT.replace("'path' = 'in'", f"'path' = '{path.format(here=tmp_path)}'")
+    changed = re.sub("'path' = '(out[^']*)'", f"'path' = '{tmp_path}/\\1'", changed)
+    assert changed != TEXT
+    new.write_text(changed)
+    assert "Nothing changes: all state is kept." in told("--diff", old, new)
+    new.write_text(changed.replace("SUM(v)", "MAX(v)"))
+    assert "+ max of v                    BACKFILL" in told("--diff", old, new)
 
 
 def test_states_of_joins_are_told_in_the_querys_names(tmp_path: Path, told: Told) -> None:
@@ -415,7 +463,7 @@ def test_against_savepoints(file: Path, told: Told) -> None:
             "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
             "  group_aggregate_1: groups by k  3 rows, 102 B  p.sql:11:10",
             "    = k, sum of v, count of rows  KEEP",
-            "  counts (duckdb)                 gets the whole answer: from the state, before new input",
+            "  counts (duckdb)                 gets the full result: from the state, before new input",
             "  copies (filesystem)             only what comes after the savepoint",
             "",
             "3 fields kept. `copies` has only what comes after the savepoint.",
@@ -569,7 +617,7 @@ def test_a_state_of_which_nothing_was_committed(tmp_path: Path, told: Told) -> N
     [epoch] = Journal(store).epochs()[1]
     assert Journal(store).manifest(epoch).void
     shown = told(file)
-    assert "  counts (duckdb)                     gets the whole answer\n" in shown
+    assert "  counts (duckdb)                     gets the full result\n" in shown
     assert "SAV007" not in shown + told.err
 
 
@@ -590,6 +638,6 @@ def test_how_long_reading_again_takes(tmp_path: Path, told: Told) -> None:
 
 
 def test_a_long_time_is_said(file: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlstream.runtime.edits.edit_plan.speed_of", lambda manifest: 0.05)
+    monkeypatch.setattr("sqlstream.runtime.edits.plan.edit_plan.speed_of", lambda manifest: 0.05)
     edited(file, ("SUM(v)", "MAX(v)"))
     assert "it was not kept; reads 10 rows of t (280 B) again, about 3 min  p.sql:9:3\n" in told(file)

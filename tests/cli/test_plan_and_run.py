@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from sqlstream.cli.main import run_cli
-from sqlstream.cli.origins import named_origin
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.consent import ConsentNeededError
+from sqlstream.runtime.edits.consent import ConsentNeededError
+from sqlstream.runtime.edits.savepoints.origins import named_origin
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -330,3 +330,5 @@ def test_plan_says_what_was_drained(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert run_cli(["plan", str(file)]) == 0
         shown = capsys.readouterr().out
         assert ("t was drained: its new rows are late for windows up to 2026-11-22 09:" in shown) == told
+        exact = "The result is exact for what was read before the drain." if told else "The result is exact."
+        assert shown.rstrip().endswith(exact)

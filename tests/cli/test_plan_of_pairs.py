@@ -8,8 +8,8 @@ import pytest
 
 from sqlstream.cli.plan_text import plan_lines
 from sqlstream.planning import plan_file
-from sqlstream.runtime.edits.edit_plan import edit_diff
-from sqlstream.runtime.edits.plan_parts import EditPlan
+from sqlstream.runtime.edits.plan.edit_plan import edit_diff
+from sqlstream.runtime.edits.plan.plan_parts import EditPlan
 from sqlstream_planner.edits.verdict import Verdict
 from tests.identity.test_pairs import TABLES, Pair, parameters
 

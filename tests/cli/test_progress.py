@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from sqlstream.cli.epoch_warnings import EpochWarnings, dead_letter_warning
 from sqlstream.cli.progress import (
     TerminalProgress,
     TextLines,
@@ -15,8 +14,13 @@ from sqlstream.cli.progress import (
     lowest_watermark,
 )
 from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.epoch import Epoch
+from sqlstream.runtime.loop.epoch_warnings import EpochWarnings, dead_letter_warning
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
+from sqlstream.runtime.tasks.job import EpochOutcome, SourceOutcome
+from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, SourceState
+from sqlstream_operators.plan.watermarks import OUTSIDE, WATERMARK_MIN
 from sqlstream_planner.diagnostics import Diagnostic
 
 SQL = """
@@ -26,18 +30,40 @@ CREATE TABLE files WITH ('connector' = 'filesystem', 'path' = 'out/x', 'format' 
 PLAN = plan_file(SQL, file="p.sql").physical
 
 
-def report(epoch: int = 1, **dead: int) -> EpochReport:
-    return EpochReport(
-        epoch=epoch,
-        rows_read={"t": 3000},
-        rows_written={"files": 3000},
-        dead_letters=dead,
-        watermarks={"t": 1_704_067_200_000_000},
-        lag={"t": 12_000},
-        state_rows=10,
-        state_bytes=2048,
-        seconds={"plan": 0.5, "job": 1.0},
+RUN = RunInfo("r", "h", 1, "2024-01-01")
+
+
+def report(
+    epoch: int = 1,
+    *,
+    read: int = 3000,
+    lag: int | None = 12_000,
+    watermarks: Mapping[str, int] | None = None,
+    ahead: int = 0,
+    uncounted: Mapping[str, Mapping[str, int]] | None = None,
+    bounded: bool = False,
+    **dead: int,
+) -> EpochReport:
+    marks = watermarks or {"t": 1_704_067_200_000_000}
+    facts = Epoch(
+        EpochPlan(epoch, None, "l", RUN, "f", 1, ()),
+        EpochOutcome({"t": SourceOutcome(read, ahead=ahead)}, {}, {}, uncounted=uncounted or {}),
+        Manifest(
+            epoch,
+            None,
+            "l",
+            RUN,
+            "f",
+            "d",
+            1,
+            1,
+            tuple(SourceState(name, "datagen", {}, applied=mark) for name, mark in marks.items()),
+            sinks={"files": (CommittedPart(3000, {}),)},
+            rows={"t": read},
+            dead_letters=dead,
+        ),
     )
+    return EpochReport(facts, {"t": lag}, 10, 2048, {"plan": 0.5, "job": 1.0}, bounded=bounded)
 
 
 def test_an_epoch_in_one_line() -> None:
@@ -49,17 +75,17 @@ def test_an_epoch_in_one_line() -> None:
 
 def test_what_matters_most_is_in_the_first_80_columns() -> None:
     """Of a large run, too: the line of a terminal is cut."""
-    large = replace(report(123_456, late=20_000), rows_read={"t": 12_500_000}, lag={"t": 1_000_000_000})
+    large = report(123_456, late=20_000, read=12_500_000, lag=1_000_000_000)
     assert "lag 1,000,000,000 (1 %, 1.2 h left)" in epoch_line(large, {"t"}, "1 %, 1.2 h left")[:79]
 
 
 def test_the_share_that_is_read_and_the_time_left() -> None:
     out = io.StringIO()
     progress = TextLines("p", PLAN, "state/p", out)
-    progress.epoch(replace(report(1), bounded=True))
-    progress.epoch(replace(report(2), bounded=True, lag={"t": 9_000}))
+    progress.epoch(report(1, bounded=True))
+    progress.epoch(report(2, bounded=True, lag=9_000))
     progress.epoch(report(3))
-    progress.epoch(replace(report(4), bounded=True, lag={"t": None}))
+    progress.epoch(report(4, bounded=True, lag=None))
     lines = out.getvalue().splitlines()
     assert "lag 12,000 (20 %, 6 s left)" in lines[0]
     assert "lag 9,000 (40 %, 4 s left)" in lines[1]
@@ -68,7 +94,7 @@ def test_the_share_that_is_read_and_the_time_left() -> None:
 
 
 def test_a_source_without_a_watermark_holds_nothing_back() -> None:
-    with_two = replace(report(), watermarks={"t": 1_704_067_200_000_000, "changes": None})
+    with_two = report(watermarks={"t": 1_704_067_200_000_000, "changes": WATERMARK_MIN})
     assert "watermark 2024-01-01 00:00:00  2,000 rows/s" in epoch_line(with_two, {"t"})
     assert "watermark none yet" in epoch_line(with_two, {"t", "changes"})
     assert "watermark" not in epoch_line(with_two, ())
@@ -200,23 +226,38 @@ TIMED = plan_file(
 def test_rows_that_are_ahead_of_the_clock_are_told_once() -> None:
     told: list[Diagnostic] = []
     warnings = EpochWarnings(TIMED, told.append)
-    warnings.epoch(replace(report(1), ahead={"t": 1}))
-    warnings.epoch(replace(report(2), ahead={"t": 5}))
+    warnings.epoch(report(1, ahead=1))
+    warnings.epoch(report(2, ahead=5))
     assert [d.code for d in told] == ["DAT010"]
     assert told[0].message == "1 row of `t` is more than 1 day ahead of the clock"
+
+
+def test_rows_that_come_to_no_operator_are_counted_beside_those_of_operators() -> None:
+    found = dead_letter_warning({"no-time": 5}, 9, "state", {"t": {OUTSIDE: 2, "window": 3}})
+    assert found is not None
+    assert found.message == "5 of 9 rows that were read could not be counted (5 without event time)"
+    told: list[Diagnostic] = []
+    EpochWarnings(TIMED, told.append).epoch(report(1, uncounted={"t": {OUTSIDE: 3_000}}))
+    assert told == [], "they are not late"
 
 
 def test_an_epoch_whose_rows_are_mostly_late_is_told_at_once() -> None:
     told: list[Diagnostic] = []
     warnings = EpochWarnings(TIMED, told.append)
-    warnings.epoch(replace(report(1), uncounted={"t": {"window": 1_500}}))
+    warnings.epoch(report(1, uncounted={"t": {"window": 1_500}}))
     assert told == [], "half of them"
-    warnings.epoch(replace(report(2), uncounted={"t": {"window": 1_501, "other": 20}}))
-    warnings.epoch(replace(report(3), uncounted={"t": {"window": 3_000}}))
+    warnings.epoch(report(2, uncounted={"t": {"window": 1_501, "other": 20}}))
+    warnings.epoch(report(3, uncounted={"t": {"window": 3_000}}))
     assert [d.code for d in told] == ["DAT013"]
     one = EpochWarnings(TIMED, told.append)
     for epoch in range(3):
-        one.epoch(replace(report(epoch), uncounted={"t": {"window": 1}}, rows_read={"t": 1}))
+        one.epoch(report(epoch, uncounted={"t": {"window": 1}}, read=1))
     assert [d.code for d in told] == ["DAT013"] * 2, "epochs of one row each"
     assert told[0].message == "most rows of `t` are late: 1,501 of 3,000 rows in epoch 2"
     assert "its watermark is 2024-01-01 00:00:00" in told[0].notes[0]
+
+
+def test_an_operator_that_reads_a_table_twice_has_no_more_late_rows_than_were_read() -> None:
+    told: list[Diagnostic] = []
+    EpochWarnings(TIMED, told.append).epoch(report(2, uncounted={"t": {"interval_join_1": 6_000}}))
+    assert told[0].message == "most rows of `t` are late: 3,000 of 3,000 rows in epoch 2"

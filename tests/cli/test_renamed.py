@@ -111,3 +111,50 @@ def test_a_state_in_a_place_of_its_own_is_not_looked_for(tmp_path: Path) -> None
     new = file.rename(tmp_path / "pipelines/new.sql")
     assert run_cli(["plan", str(new)]) == 0
     assert run_cli(["plan", str(pipeline(new, "o3")), "--state-dir", str(tmp_path / "other")]) == 0
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["a project", "no project"])
+def test_a_file_that_was_moved_to_another_folder_is_offered_its_state(
+    marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if marked:
+        (tmp_path / "w/sqlstream.toml").parent.mkdir()
+        (tmp_path / "w/sqlstream.toml").write_text("")
+    file = pipeline(tmp_path / "w/old.sql")
+    state = run(file)
+    (tmp_path / "w/sub").mkdir()
+    new = file.rename(tmp_path / "w/sub/new.sql")
+    new.write_text(new.read_text().replace("'../", "'../../"))  # what it reads and writes stays
+    for command in ("plan", "run"):
+        assert run_cli([command, str(new)]) == 4
+        told = capsys.readouterr().err
+        assert "error[STA031]" in told
+        assert "pipeline.name" not in told  # a name is looked for beside the file
+        there = new.parent / ".sqlstream"
+        assert f"mkdir -p '{there}' && mv '{state}' '{there}/new'" in told
+    other = pipeline(
+        tmp_path / "w/old.sql", "o2"
+    )  # the name is taken again: the state is not the moved file's
+    assert run_cli(["plan", str(new)]) == 4
+    assert "STA030" in capsys.readouterr().err
+    other.unlink()
+    (new.parent / ".sqlstream").mkdir()
+    shutil.move(state, new.parent / ".sqlstream/new")
+    assert run_cli(["plan", str(new), "--source-moved", "t"]) == 0
+    assert "Nothing changes" in capsys.readouterr().out
+
+
+def test_the_state_of_a_pipeline_outside_of_the_folder_of_pipelines_is_not_offered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sqlstream.toml").write_text(TOML)
+    file = pipeline(tmp_path / "a/q.sql")
+    state = run(file, "prod")
+    copy = pipeline(tmp_path / "b/q.sql")
+    assert run_cli(["plan", str(copy), "--profile", "prod"]) == 4
+    assert "STA031" not in capsys.readouterr().err
+    file.unlink()
+    assert run_cli(["plan", str(copy), "--profile", "prod"]) == 4
+    assert (
+        f"mkdir -p '{tmp_path}/states/b' && mv '{state}' '{tmp_path}/states/b/q'" in capsys.readouterr().err
+    )

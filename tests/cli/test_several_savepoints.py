@@ -11,6 +11,7 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
+from sqlstream.runtime.api import RunRequest
 from tests.properties.in_process import run_here
 
 TABLE = "CREATE TABLE t (k INT, v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
@@ -68,8 +69,8 @@ def test_plan_and_run(two: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     # What runs is what the command line would run, but in this process.
     ran: list[Any] = []
 
-    def run(physical: Any, **options: Any) -> Any:
-        origin = options["origin"]
+    def run(request: RunRequest) -> Any:
+        origin = request.origin
         ran.append(origin)
         run_here(plan_file(both), two, state=".sqlstream/both", origin=origin)
         raise KeyboardInterrupt

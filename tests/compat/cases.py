@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.fork import Origin
+from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.storage.savepoint_copies import export_savepoint, the_savepoint_in
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore

@@ -23,14 +23,15 @@ from sqlstream_operators.codec.rows import encode_lists, encode_rows
 from sqlstream_operators.codec.runs import encode_runs
 from sqlstream_operators.codec.sort_keys import sort_keys
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_operators.state.delta import MAGIC, encode_delta
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.version import Delta, StateFile, chain_after, digest_of, file_digest
-from sqlstream_planner.identity import sink, source, state
+from sqlstream_planner.catalog import source_identity as source
+from sqlstream_planner.identity import sink, state
 from sqlstream_planner.identity.expression import FORM_VERSION
 
 _MOMENT = datetime(2024, 2, 29, 12, 34, 56, 789012)

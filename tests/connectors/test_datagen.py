@@ -372,7 +372,7 @@ def test_fields_with_equal_settings_and_other_seeds_differ() -> None:
         (BIGINT, {"fields.x.min": "a"}, "OPT021", "`fields.x.min` can't be 'a': it is not a whole number"),
         (TINYINT, {"fields.x.max": "128"}, "OPT021", "within -128 … 127"),
         (BIGINT, {"fields.x.min": "3", "fields.x.max": "2"}, "OPT021", "above `fields.x.max`, 2"),
-        (DOUBLE, {"fields.x.max": "nan"}, "OPT021", "has to be within"),
+        (DOUBLE, {"fields.x.max": "nan"}, "OPT021", "must be within"),
         (decimal(3, 1), {"fields.x.max": "0.25"}, "OPT021", "does not fit DECIMAL(3, 1)"),
         (decimal(3, 1), {"fields.x.max": "100"}, "OPT021", "does not fit DECIMAL(3, 1)"),
         (decimal(3, 1), {"fields.x.max": "inf"}, "OPT021", "does not fit DECIMAL(3, 1)"),

@@ -1,4 +1,4 @@
-"""The examples in docs/connectors.md are planned as they stand."""
+"""docs/connectors/: the examples are planned as they stand, and every option is described with its type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.source_options import SOURCE_OPTIONS
 from sqlstream_planner.diagnostics import DiagnosticError
 
-DOCS = Path(__file__).parents[2] / "docs/connectors.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "connectors.md", *sorted((DOCS / "connectors").glob("*.md"))]
+#: Pages that describe a connector beside its own.
+MORE = {"filesystem": ("formats", "changelogs")}
 QUERIES = """
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO totals
@@ -28,7 +31,7 @@ SELECT bid.auction, COUNT(*)
 FROM TABLE(TUMBLE(TABLE nexmark, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND))
 WHERE event_type = 2
 GROUP BY window_start, window_end, bid.auction;
-INSERT INTO hole SELECT id, customer FROM orders;
+INSERT INTO hole SELECT id, customer FROM generated;
 INSERT INTO busiest SELECT auction, COUNT(*) FROM bid GROUP BY auction;
 INSERT INTO carrier_delays SELECT CAST(id AS STRING), MAX(customer) FROM orders GROUP BY CAST(id AS STRING);
 END;
@@ -36,10 +39,11 @@ END;
 
 
 def test_the_examples_can_be_planned(tmp_path: Path) -> None:
-    blocks = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    hole = "CREATE TABLE hole (id BIGINT, customer INT) WITH ('connector' = 'blackhole');"
+    blocks = [
+        block for page in PAGES for block in re.findall(r"```sql\n(.*?)```", page.read_text(), re.DOTALL)
+    ]
     path = tmp_path / "p.sql"
-    path.write_text("\n".join([*blocks, hole, QUERIES]))
+    path.write_text("\n".join([*blocks, QUERIES]))
     planned = plan_file(path)
     assert {spec.connector for spec in planned.physical.sources} == {"filesystem", "nexmark", "datagen"}
     assert {spec.connector for spec in planned.physical.sinks} == {
@@ -53,7 +57,6 @@ def test_the_examples_can_be_planned(tmp_path: Path) -> None:
 
 #: Options that the text beside the tables speaks of, and how it writes their names.
 IN_PROSE = {
-    "sink.rolling-policy.file-size": "`sink.rolling-policy.file-size` (128 MB)",
     "sink.rolling-policy.": "the other `sink.rolling-policy.*`",
     "sink.partition-commit.": "`sink.partition-commit.*`",
     "partition.time-extractor.": "`partition.time-extractor.*`",
@@ -61,30 +64,32 @@ IN_PROSE = {
     "csv.array-element-delimiter": "`csv.array-element-delimiter`",
     "parquet.utc-timezone": "`parquet.utc-timezone` = `false`",
     "sink.parallelism": "`sink.parallelism`",
-    "lookup.": "[looked up](#tables-that-are-looked-up), with the options `lookup.*`",
+    "lookup.": "[looked up](lookup.md), with the options `lookup.*`",
 }
 
 
-def _section(name: str) -> str:
-    return DOCS.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
+def _page(name: str) -> str:
+    """What the pages of a connector say."""
+    return "".join((DOCS / f"connectors/{n}.md").read_text() for n in (name, *MORE.get(name, ())))
 
 
-def _rows(section: str) -> list[tuple[list[str], str]]:
-    """The rows of the tables of options: the names, with what `and so for` leaves out, and the default."""
+def _rows(text: str) -> list[tuple[list[str], str, str]]:
+    """The rows of the tables of options: the names, with what `and so for` leaves out, the type and the default."""
     found = []
-    for table in re.findall(r"\| option \| default \| meaning \|\n\|[-|]+\n((?:\|.*\n)+)", section):
+    heading = r"\| option \| type \| default \| what it does \|\n\|[-|]+\n((?:\|.*\n)+)"
+    for table in re.findall(heading, text):
         for row in table.splitlines():
-            names, default = row.split(" | ")[:2]
-            found.append((re.findall(r"`([^`]+)`", names), default))
+            names, kind, default = (re.split(r" ?\| ?", row.lstrip("| ")))[:3]
+            found.append((re.findall(r"`([^`]+)`", names), kind, default))
     return found
 
 
 @pytest.mark.parametrize("descriptor", REGISTERED.descriptors.descriptors, ids=lambda d: d.name)
 def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor) -> None:
-    section = _section(descriptor.name)
+    section = _page(descriptor.name)
     known = {o.name.replace("fields.#", "fields.<c>"): o for o in descriptor.all_options}
     described = set()
-    for names, default in _rows(section):
+    for names, kind, default in _rows(section):
         for name in names:
             whole = f"fields.<c>{name}" if name.startswith(".") else name
             assert whole in known, f"there is no option {whole}"
@@ -92,6 +97,7 @@ def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor)
             if whole.startswith("debezium-json."):
                 described |= {whole.replace("debezium-json", f.name) for f in FORMATS if f.changelog}
             option = known[whole]
+            assert kind == option.kind.value, f"the type of {whole}"
             if option.required:
                 assert default == "required"
             elif option.default is not None and len(names) == 1:
@@ -103,20 +109,20 @@ def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor)
 
 
 def test_every_option_of_a_table_that_is_looked_up_is_described_once() -> None:
-    listed = [name for names, _ in _rows(_section("Tables that are looked up")) for name in names]
+    listed = [name for names, _, _ in _rows(_page("lookup")) for name in names]
     assert sorted(listed) == sorted(option.name for option in LOOKUP_OPTIONS)
 
 
 def test_every_option_of_a_table_that_is_read_is_described() -> None:
-    rows = _rows(_section("Every table that is read"))
-    assert sorted(name for names, _ in rows for name in names) == sorted(o.name for o in SOURCE_OPTIONS)
+    rows = _rows(PAGES[0].read_text())
+    assert sorted(name for names, _, _ in rows for name in names) == sorted(o.name for o in SOURCE_OPTIONS)
 
 
 @pytest.mark.parametrize("format_", [f.name for f in FORMATS if f.changelog])
 def test_the_options_of_changelog_formats_are_known_where_they_belong(format_: str) -> None:
     """And documented, by their own name or by the first format's that has them all."""
     own = [option for f in FORMATS if f.name == format_ for option in f.options]
-    text = DOCS.read_text()
+    text = _page("filesystem")
     for option in own:
         first = option.name.replace(format_, "debezium-json")
         assert f"`{option.name}`" in text or (f"`{first}`" in text and "for the other three" in text)

@@ -215,6 +215,40 @@ def test_a_quote_that_nothing_closes_costs_its_own_line(
     assert [(bad.line, bad.raw) for bad in read.bad] == [(place + 1, lines[place]) for place in places]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("wrong", "lines"),
+    [
+        ({3: '3,"never closed,', 900: '900,"nor this,'}, [3, 900]),
+        ({3: '3,"never closed,', 900: '900,"all right",'}, [3]),
+        ({3: '3,"never closed,', 4: '4,"all right",'}, [3]),
+        (
+            {3: '3,"a,', 400: '400,"b,', 401: '401,"c",', 700: '700,"d,', 900: '900,"e" f,'},
+            [3, 400, 700, 900],
+        ),
+        ({0: '0,"never closed,', 999: '999,"nor this,'}, [0, 999]),
+    ],
+)
+def test_quotes_far_apart_cost_their_own_lines(
+    tmp_path: Path, duck: DuckSession, wrong: dict[int, str], lines: list[int], end: str
+) -> None:
+    """The second one would close the first."""
+    texts = [f"{n},x{n}," for n in range(1000)]
+    for place, text in wrong.items():
+        texts[place] = text
+    read = _read(tmp_path, duck, end.join(texts) + end)
+    assert [row[0] for row in read.rows] == [n for n in range(1000) if n not in lines]
+    assert [(bad.line, bad.raw) for bad in read.bad] == [(place + 1, texts[place]) for place in lines]
+
+
+def test_lines_of_a_text_are_no_records(tmp_path: Path, duck: DuckSession) -> None:
+    """What stands between quotes is read as records only if all of it can be."""
+    texts = ["1,a,", '2,"he said,', "3,b,", "and left", '4,"c",', "5,d,"]
+    read = _read(tmp_path, duck, "\n".join(texts) + "\n")
+    assert [row[0] for row in read.rows] == [1, 5]
+    assert [bad.raw.count("\n") for bad in read.bad] == [3]
+
+
 def test_several_quotes_that_nothing_closes(tmp_path: Path, duck: DuckSession) -> None:
     """Two of them are one value for whoever reads the file, badly closed; what is behind is read."""
     lines = [f"{n},x{n}," for n in range(10)]

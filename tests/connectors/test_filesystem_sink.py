@@ -130,6 +130,43 @@ def test_what_says_whose_a_directory_is_is_whole_or_not_there(tmp_path: Path) ->
             _sink(spec, tmp_path).abort_uncommitted(0)
 
 
+def test_two_drivers_that_commit_at_once_are_not_in_each_others_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = sink_spec(SCHEMA, path="out", format="json")
+    paused, other, writer = _sink(spec, tmp_path), _sink(spec, tmp_path), FileWriter(spec, str(tmp_path))
+    paused.abort_uncommitted(0)
+    parts = [writer.write(_table(SCHEMA, ("k", 1)), epoch=1, task="0")]
+    paused.prepare(1, parts)
+    turns = iter([lambda: other.commit(1, parts)])  # while it is paused before it renames what it has written
+
+    def synced(path: str) -> None:
+        if "committed" in path:
+            next(turns, lambda: None)()
+
+    monkeypatch.setattr("sqlstream.connectors.filesystem.sink._sync", synced)
+    paused.commit(1, parts)
+    assert next(turns, None) is None
+    assert (tmp_path / "out/.sqlstream/committed").read_text() == "1"
+    assert _visible(tmp_path / "out") == ["part-000001-0.json"]
+    assert not list((tmp_path / "out/.sqlstream").glob("*.new"))
+
+
+def test_a_small_file_that_could_not_be_written_leaves_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = sink_spec(SCHEMA, path="out", format="json")
+
+    def full(path: str) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sqlstream.connectors.filesystem.sink._sync", full)
+        with pytest.raises(OSError, match="No space left"):
+            _sink(spec, tmp_path).abort_uncommitted(0)
+    assert [p for p in (tmp_path / "out/.sqlstream").iterdir() if p.is_file()] == []
+
+
 def test_lost_staged_files_are_an_error(tmp_path: Path) -> None:
     spec = sink_spec(SCHEMA, path="out", format="json")
     sink = _sink(spec, tmp_path)

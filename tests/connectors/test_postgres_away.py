@@ -14,7 +14,7 @@ import pytest
 
 from sqlstream.connectors.exactly_once import sink
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.restarts import Restart, RestartStrategy
 from sqlstream.runtime.loop.stop import StopFlag
@@ -65,17 +65,19 @@ class Job:
     def run(self, **options: Any) -> RunResult:
         planned = plan_file(self.sql, file="p.sql")
         return run_pipeline(
-            planned.physical,
-            secrets=planned.secrets,
-            state_dir=self.folder / "state",
-            base_dir=self.folder,
-            local_dir=self.folder / "cache",
-            runner=InProcessRunner(2),
-            max_rows_per_epoch=10,
-            sync=False,
-            poll_s=0.01,
-            on_restart=options.pop("on_restart", self.restarts.append),
-            **options,
+            RunRequest(
+                planned.physical,
+                secrets=planned.secrets,
+                state_dir=self.folder / "state",
+                base_dir=self.folder,
+                local_dir=self.folder / "cache",
+                runner=InProcessRunner(2),
+                max_rows_per_epoch=10,
+                sync=False,
+                poll_s=0.01,
+                on_restart=options.pop("on_restart", self.restarts.append),
+                **options,
+            )
         )
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli.main import run_cli
-from sqlstream.runtime.loop.former_sinks import NAME
+from sqlstream.runtime.loop.committed_sinks import NAME
 from tests.connectors.postgres_server import PASSWORD, USER, Database
 
 HEAD = """

@@ -13,9 +13,11 @@ import pytest
 from sqlstream.planning import plan_file
 from sqlstream_operators.plan.epoch_values import clock_settings
 from sqlstream_planner.batch.to_duckdb import to_duckdb
-from sqlstream_planner.logical import TemporalJoin, walk
+from sqlstream_planner.logical import walk
 from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.properties.summary import Summary
+from sqlstream_planner.streaming import TemporalJoin
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
@@ -37,7 +39,8 @@ class Construct:
 
 
 def constructs() -> list[Construct]:
-    lines = [line for line in DOC.splitlines() if line.startswith("| ")][1:]
+    table = DOC.partition("| construct |")[2]
+    lines = [line for line in table.splitlines() if line.startswith("| ")]
     found = []
     for line in lines:
         name, example, *rest = (cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|")))
@@ -57,7 +60,7 @@ def planned(folder: Path, examples: list[str]) -> Planned:
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda c: c.name)
 def test_a_row_says_what_the_plan_does(tmp_path: Path, construct: Construct) -> None:
     plan = planned(tmp_path, [construct.example])
-    summary = Summary()
+    summary = Summary(Facts())
     found = {node: summary.of(node) for node in walk(plan.logical)}
     (sink,) = plan.logical
     assert found[sink].changelog.value == construct.rows

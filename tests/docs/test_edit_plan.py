@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -39,9 +40,8 @@ def edited(text: str, diff: str) -> str:
     return text.replace(old, new)
 
 
-@pytest.mark.parametrize("page", ["docs/edits.md", "README.md"])
 def test_the_plan_that_is_shown(
-    page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_cli(["init", "shop"]) == 0
@@ -60,4 +60,23 @@ def test_the_plan_that_is_shown(
     capsys.readouterr()
     assert run_cli(["plan", str(file)]) == 0
     said = capsys.readouterr().out
-    assert _DATE.sub("DATE", said).splitlines() == shown(page)
+    assert _DATE.sub("DATE", said).splitlines() == shown("docs/edits.md")
+
+
+def test_the_picture_shows_that_edit() -> None:
+    """The README's: the lines of the diff, the fields with their verdicts, and what the results mean."""
+    picture = ElementTree.parse(ROOT / "docs/edit.svg").getroot()
+    texts = ["".join(node.itertext()).strip() for node in picture.iter("{http://www.w3.org/2000/svg}text")]
+    plan = "\n".join(shown("docs/edits.md"))
+    fields = re.findall(r"^    ([=+-]) (.+?)  +(KEEP|BACKFILL|DROP)", plan, re.MULTILINE)
+    assert len(fields) == 3
+    for mark, field, verdict in fields:
+        at = texts.index(field)
+        assert (texts[at - 1], texts[at + 1]) == (mark, verdict)
+    assert "reads 6 rows of orders" in plan
+    assert "reads 6 rows of orders again" in texts
+    assert plan.endswith("The result is exact.")
+    assert "The result is exact." in texts
+    code = {line[1:].strip().rstrip(";") for line in block("docs/edits.md", "diff").splitlines()}
+    written = {line.replace("SELECT customer, COUNT(*), ", "") for line in code}
+    assert written <= set(texts)

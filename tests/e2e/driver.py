@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.faults import Faults, Point, no_faults
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
@@ -76,21 +76,23 @@ def main(
             plan.options, single_task_rows=int(os.environ.get("SINGLE_TASK_ROWS", "0")), drain=True
         )
         result = run_pipeline(
-            replace(plan, options=options),
-            state_dir=folder / "state",
-            secrets=planned.secrets,
-            local_dir=folder / "cache",
-            base_dir=folder,
-            parallelism=parallelism,
-            max_rows_per_epoch=rows_per_epoch,
-            runner=None if master else InProcessRunner(parallelism),
-            master=master or "local[2]",
-            on_epoch=told,
-            lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
-            retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
-            wall_clock=_clock(),
-            handle_signals="HANDLE_SIGNALS" in os.environ,
-            faults=faults,
+            RunRequest(
+                replace(plan, options=options),
+                state_dir=folder / "state",
+                secrets=planned.secrets,
+                local_dir=folder / "cache",
+                base_dir=folder,
+                parallelism=parallelism,
+                max_rows_per_epoch=rows_per_epoch,
+                runner=None if master else InProcessRunner(parallelism),
+                master=master or "local[2]",
+                on_epoch=told,
+                lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
+                retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
+                wall_clock=_clock(),
+                handle_signals="HANDLE_SIGNALS" in os.environ,
+                faults=faults,
+            )
         )
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
@@ -90,14 +90,16 @@ class Job:
 
     def run(self, runner: JobRunner | None = None, **options: Any) -> RunResult:
         return run_pipeline(
-            plan_file(self.sql, file="p.sql").physical,
-            state_dir=self.state,
-            base_dir=self.folder,
-            local_dir=self.cache,
-            runner=runner or InProcessRunner(2),
-            parallelism=2,
-            max_rows_per_epoch=1000,
-            **options,
+            RunRequest(
+                plan_file(self.sql, file="p.sql").physical,
+                state_dir=self.state,
+                base_dir=self.folder,
+                local_dir=self.cache,
+                runner=runner or InProcessRunner(2),
+                parallelism=2,
+                max_rows_per_epoch=1000,
+                **options,
+            )
         )
 
     def counts(self) -> Counter[str]:

@@ -186,7 +186,7 @@ def _hours() -> Iterator[dict[str, str]]:
 
 
 class Aging:
-    """Keys that are forgotten when nothing touched them for so long: what docs/sql.md says, to the granularity."""
+    """Keys that are forgotten when nothing touched them for so long, as docs/sql/time-to-live.md says."""
 
     def __init__(self, ttl_us: int) -> None:
         self.ttl_us, self.grain_us = ttl_us, ttl_us // 64

@@ -1,6 +1,6 @@
 """Random chains of edits, and what is decided about each: how often state goes on. The planner alone, so it is quick.
 
-    python -m tests.edits.chains [CHAINS]
+    python -m tests.edits.chains [CHAINS] [FIRST SEED]
 
 prints, by the kind of the edit, the share of states that are kept or adapted.
 """
@@ -219,10 +219,13 @@ def planned(query: Query) -> Planned:
     return plan_file(f"{TABLES}CREATE TABLE o WITH ('connector' = 'print') AS {query.sql};", file="p.sql")
 
 
-def shares(chains: int, length: int = 6) -> Mapping[str, Counter[Verdict]]:
-    """The verdicts about states of random chains, by the kind of the edit; edits that change no text are none."""
+def shares(chains: int, length: int = 6, first: int = 0) -> Mapping[str, Counter[Verdict]]:
+    """The verdicts about states of random chains, by the kind of the edit; edits that change no text are none.
+
+    `first` is the seed of the first chain.
+    """
     found: dict[str, Counter[Verdict]] = defaultdict(Counter)
-    for seed in range(chains):
+    for seed in range(first, first + chains):
         chosen = random.Random(seed)
         query = drawn(chosen)
         old = planned(query)
@@ -247,7 +250,8 @@ def share(counts: Counter[Verdict]) -> float:
 
 
 def main() -> None:
-    found = shares(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    chains, first = (int(sys.argv[n]) if len(sys.argv) > n else default for n, default in ((1, 100), (2, 0)))
+    found = shares(chains, first=first)
     for kind, counts in found.items():
         told = ", ".join(f"{v} {n}" for v, n in sorted(counts.items()))
         print(f"{share(counts):6.1%}  {kind} ({told})")

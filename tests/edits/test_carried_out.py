@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.loop.adaptation import adaptation_plan
+from sqlstream.runtime.edits.states.adaptation import adaptation_plan
+from sqlstream.runtime.loop.transition import with_clock
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.task import EpochContext, run_shard_task
@@ -87,7 +88,8 @@ def test_the_job_makes_the_states_that_the_new_operators_have(name: str, draw: s
     before, after = loaded(old, epochs, shards=SHARDS), loaded(new, epochs, shards=SHARDS)
     wanted = [edit for edit in needed(old, new) if edit.derivation is not None]
     assert wanted
-    made = Loaded(before.driver, run(adaptation_plan(wanted, new.physical.options, NOW), before, NOW))
+    job = with_clock(adaptation_plan(wanted, new.physical.options), NOW)
+    made = Loaded(before.driver, run(job, before, NOW))
     for edit in wanted:
         for table in edit.state.tables:
             ours, theirs = made.rows(edit.state.state_id, table), after.rows(edit.state.state_id, table)

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.edits.edit_plan import edit_plan
-from sqlstream.runtime.edits.plan_parts import EditPlan
+from sqlstream.runtime.edits.plan.edit_plan import edit_plan
+from sqlstream.runtime.edits.plan.plan_parts import EditPlan
 from sqlstream.runtime.loop.recovery import recover
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -74,7 +74,7 @@ def letters(folder: Path) -> Counter[tuple[Any, ...]]:
     found: Counter[tuple[Any, ...]] = Counter()
     for file in (folder / "state/dead-letter").glob("*.jsonl"):
         for line in map(json.loads, file.read_text().splitlines()):
-            found[Path(line["origin"]).name, line["line"], line["reason"], line["row"]] += 1
+            found[Path(line["origin"]).name, line.get("line"), line["reason"], line["row"]] += 1
     return found
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.edits.edit_plan import edit_diff
-from sqlstream.runtime.edits.plan_parts import EditPlan, StatePart
+from sqlstream.runtime.edits.plan.edit_plan import edit_diff
+from sqlstream.runtime.edits.plan.plan_parts import EditPlan, StatePart
 from sqlstream_planner.edits.verdict import Verdict
 from sqlstream_planner.explain.meaning import shown_meanings
 from sqlstream_planner.pipeline import Planned

@@ -1,4 +1,4 @@
-"""An edited join in time goes on with all pairs that are still to come: its state is kept, or read again."""
+"""An edited interval join goes on with all pairs that are still to come: its state is kept, or read again."""
 
 from __future__ import annotations
 

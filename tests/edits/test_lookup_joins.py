@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.consent import ConsentNeededError
+from sqlstream.runtime.edits.consent import ConsentNeededError
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import Verdict
 from sqlstream_planner.pipeline import Planned

@@ -1,4 +1,4 @@
-"""Every row of the edit matrix, cut at three places, over rows that only come and rows that go: see `matrix`."""
+"""Every row of the edit matrix, cut at three places, over append-only rows and rows that go: see `matrix`."""
 
 from __future__ import annotations
 

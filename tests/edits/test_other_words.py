@@ -242,11 +242,12 @@ def test_queries_in_other_words_go_on(one: str, other: str) -> None:
             assert {e.verdict for e in edits} <= ADAPTED
 
 
+MEDIANS = _grouped("MEDIAN(v) AS n")
 #: One way only: the other is not in what is kept.
 ONE_WAY = [
     (_grouped("COUNT_IF(v > 4) AS n"), _grouped("COUNT(*) FILTER (WHERE v > 4) AS n")),
     (_grouped("ARRAY_AGG(v) AS n"), _grouped("COLLECT(v) AS n")),
-    (_grouped("ARRAY_AGG(v) AS n"), _grouped("MEDIAN(v) AS n")),
+    (_grouped("ARRAY_AGG(v) AS n"), MEDIANS),
 ]
 
 
@@ -256,7 +257,12 @@ def test_what_is_kept_is_enough_one_way(one: str, other: str, format_: str) -> N
     old, new = planned(one, format_), planned(other, format_)
     for seed in seeds(1):
         assert_goes_on(old, new, epochs(seed, format_), ADAPTED)
-    assert Verdict.BACKFILL in {e.verdict for e in needed(new, old)}
+    if other == MEDIANS and format_ == CHANGES:
+        # Rows that can go are counted, those with NULL too, so that the list is known from the values and the count.
+        for seed in seeds(1):
+            assert_goes_on(new, old, epochs(seed, format_), ADAPTED)
+    else:
+        assert Verdict.BACKFILL in {e.verdict for e in needed(new, old)}
 
 
 #: What looks alike, and isn't.

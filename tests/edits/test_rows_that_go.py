@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 
+from sqlstream_planner.catalog.source_identity import SourceIdentity
 from sqlstream_planner.edits.verdict import StateEdit, Verdict
-from sqlstream_planner.identity.source import SourceIdentity
 from tests.edits.derived import APPEND, CHANGES, PHASES, Epochs, appended, assert_derived, needed, planned
 from tests.examples import examples
 

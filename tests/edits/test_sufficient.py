@@ -56,7 +56,7 @@ def test_coarser_times_follow_from_finer_ones(name: str, format_: str) -> None:
         assert edit.derivation is not None
 
 
-#: From which groups, which groups: over rows that only come, and over rows that come and go.
+#: From which groups, which groups: over append-only rows, and over rows that come and go.
 KEYS = {
     "counts with FILTER": (
         "SELECT k, g, COUNT(*) AS n FROM bid GROUP BY k, g",
@@ -176,6 +176,53 @@ DISTINCT = {
         "GROUP BY k",
     ),
 }
+
+
+#: Aggregates that need their values one by one, where rows go, and what has the same values.
+VALUES = {
+    "a CASE becomes a FILTER": ("MAX(CASE WHEN w > 0 THEN v END)", "MAX(v) FILTER (WHERE w > 0)"),
+    "a FILTER becomes a CASE": (
+        "MIN(v) FILTER (WHERE w > 0), MAX(v) FILTER (WHERE w > 0)",
+        "MIN(CASE WHEN w > 0 THEN v END)",
+    ),
+    "a function in other words": ("MIN(v % 2), MEDIAN(v % 2)", "MAX(MOD(v, 2)), MEDIAN(MOD(v, 2))"),
+    "a FILTER on a function in other words": (
+        "MAX(ABS(v % 2)) FILTER (WHERE w > 0)",
+        "MAX(CASE WHEN w > 0 THEN ABS(MOD(v, 2)) END)",
+    ),
+    "NULLs among them": ("COUNT(*), MEDIAN(v)", "ARRAY_AGG(v), MEDIAN(v)"),
+    "NULLs among text": ("COUNT(*), STRING_AGG(g, ',' ORDER BY g)", "ARRAY_AGG(g)"),
+    "without NULLs": ("ARRAY_AGG(v)", "MEDIAN(v), COLLECT(v)"),
+}
+
+
+@pytest.mark.parametrize("keys", ["k", "k % 2", ""])
+@pytest.mark.parametrize("name", VALUES)
+def test_values_one_by_one_in_other_words(name: str, keys: str) -> None:
+    was, now = VALUES[name]
+    by = f" GROUP BY {keys}" if keys else ""
+    old = planned(f"SELECT k, {was} FROM bid GROUP BY k" if keys else f"SELECT {was} FROM bid", CHANGES)
+    new = planned(f"SELECT {keys and f'{keys} AS q, '}{now} FROM bid{by}", CHANGES)
+    for seed in seeds(3):
+        for edit in assert_derived(old, new, drawn(seed, CHANGES)):
+            assert edit.verdict is not Verdict.BACKFILL
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("MAX(v) FILTER (WHERE w > 0)", "MAX(CASE WHEN w > 1 THEN v END)"),
+        ("MAX(v) FILTER (WHERE w > 0)", "MAX(v)"),
+        ("MAX(v)", "MAX(v) FILTER (WHERE w > 0)"),
+        ("MAX(CASE WHEN w > 0 THEN v ELSE 0 END)", "MAX(v) FILTER (WHERE w > 0)"),
+        ("MEDIAN(v) FILTER (WHERE w > 0), COUNT(*)", "ARRAY_AGG(v) FILTER (WHERE w > 0)"),
+        ("MEDIAN(v) FILTER (WHERE w > 0), COUNT(*)", "ARRAY_AGG(v)"),
+        ("MAX(x)", "MAX(x + 0)"),
+    ],
+)
+def test_values_one_by_one_that_are_others(was: str, now: str) -> None:
+    old, new = (planned(f"SELECT k, {c} FROM bid GROUP BY k", CHANGES) for c in (was, now))
+    assert Verdict.BACKFILL in [edit.verdict for edit in needed(old, new)]
 
 
 @FORMATS

@@ -138,7 +138,7 @@ def test_nothing_was_forgotten(name: str, life: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("after", ["1 h", "5 h", None])
 @pytest.mark.parametrize("sink", [KEYED, CHANGELOG])
 def test_forgotten_keys_keep_their_rows(sink: str, after: str | None, name: str, tmp_path: Path) -> None:
-    """Key 2 is forgotten when the edit comes; the others are brought to the new answer."""
+    """Key 2 is forgotten when the edit comes; the others are reconciled with the new result."""
     job = Job(tmp_path, sink)
     job.run("1 h", OLD, [(1, "a", 1), (2, "a", 7)])
     job.run("1 h", OLD, [(1, "a", 2), (3, "a", 5)], minute=50)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.operators.window.windows import slice_end, window_ends_of_slice
 from sqlstream_operators.plan.schema import Schema
-from sqlstream_operators.plan.spec import WindowAggregateSpec, WindowKind, WindowSpec
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.edits.derivations.slices import coarse_end, slices_suffice
 from sqlstream_planner.edits.verdict import Verdict
 from tests.edits.derived import PHASES, Epochs, appended, assert_derived, needed, planned

@@ -11,7 +11,7 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.faults.commands import pipeline
@@ -27,14 +27,16 @@ INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;
 def run(folder: Path, cache: str = "cache") -> None:
     planned = plan_file(folder / "p.sql")
     run_pipeline(
-        planned.physical,
-        state_dir=folder / "state",
-        base_dir=folder,
-        local_dir=folder / cache,
-        runner=InProcessRunner(1),
-        parallelism=2,
-        sync=False,
-        sql=planned.masked_sql,
+        RunRequest(
+            planned.physical,
+            state_dir=folder / "state",
+            base_dir=folder,
+            local_dir=folder / cache,
+            runner=InProcessRunner(1),
+            parallelism=2,
+            sync=False,
+            sql=planned.masked_sql,
+        )
     )
 
 

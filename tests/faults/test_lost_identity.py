@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.faults.commands import COUNTS, pipeline
@@ -22,13 +22,15 @@ FILES = COUNTS.replace("'print'", "'filesystem', 'path' = 'out', 'format' = 'cha
 def run(folder: Path, state: str = "state") -> None:
     planned = plan_file(folder / "p.sql")
     run_pipeline(
-        planned.physical,
-        state_dir=folder / state,
-        base_dir=folder,
-        local_dir=folder / "cache" / state,
-        runner=InProcessRunner(1),
-        sync=False,
-        sql=planned.masked_sql,
+        RunRequest(
+            planned.physical,
+            state_dir=folder / state,
+            base_dir=folder,
+            local_dir=folder / "cache" / state,
+            runner=InProcessRunner(1),
+            sync=False,
+            sql=planned.masked_sql,
+        )
     )
 
 

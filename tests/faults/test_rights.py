@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.commands import COMMAND, ENVIRONMENT, pipeline
+from tests.faults.commands import pipeline, sqlstream
 
 FILES = """
 CREATE TABLE t (k STRING, v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'csv');
@@ -24,10 +24,7 @@ AS_A_USER = ("setpriv", f"--bounding-set={_RIGHTS}", f"--inh-caps={_RIGHTS}") if
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [*AS_A_USER, *COMMAND, "run", "p.sql", *options]
-    return subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
-    )
+    return sqlstream(folder, "run", "p.sql", *options, prefix=AS_A_USER)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
+from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, render
-from sqlstream_planner.secrets.masking import masked_message, masked_source, without_password
-from sqlstream_planner.secrets.references import Secrets
+from sqlstream_planner.text.masking import masked_message, masked_source, without_password
 
 #: Its halves can be told apart, so that half of one is found, too.
 LEFT, RIGHT = "hunterONE", "hunterTWO"

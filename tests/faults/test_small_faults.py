@@ -15,7 +15,7 @@ from sqlstream.storage.savepoint_copies import export_savepoint, import_savepoin
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.faults.commands import COUNTS, ENVIRONMENT, pipeline, sqlstream
+from tests.faults.commands import COUNTS, ENVIRONMENT, pipeline, sqlstream, started
 from tests.runtime.support import World, rows_of
 
 
@@ -147,7 +147,7 @@ def test_what_a_killed_driver_leaves_is_swept(tmp_path: Path) -> None:
     left = [path for path in scratch.rglob("*") if path.is_file() and path.read_bytes() == b"half"]
     assert len(left) == 1
     pipeline(tmp_path)
-    done = sqlstream(tmp_path, "run", "p.sql", env=environment)
+    done = started(tmp_path, "run", "p.sql", environment=environment)
     assert done.returncode == 0, done.stderr
     assert not left[0].exists()
     [own] = scratch.iterdir()
@@ -159,14 +159,7 @@ def test_a_query_of_the_state_leaves_nothing(tmp_path: Path) -> None:
     assert sqlstream(tmp_path, "run", "p.sql", "--state-dir", "state").returncode == 0
     scratch = tmp_path / "tmp"
     scratch.mkdir()
-    done = sqlstream(
-        tmp_path,
-        "state",
-        "list",
-        "p.sql",
-        "--state-dir",
-        "state",
-        env={**ENVIRONMENT, "TMPDIR": str(scratch)},
-    )
+    environment = {**ENVIRONMENT, "TMPDIR": str(scratch)}
+    done = started(tmp_path, "state", "list", "p.sql", "--state-dir", "state", environment=environment)
     assert done.returncode == 0, done.stderr
     assert not [p for p in scratch.rglob("*") if p.is_file() and p.name not in (".gate", ".alive")]

@@ -10,7 +10,8 @@ import duckdb
 
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
-from sqlstream_planner.logical import RegularJoin, walk
+from sqlstream_planner.logical import walk
+from sqlstream_planner.streaming import RegularJoin
 from tests.golden.tpch import DATA, PIPELINES, QUERIES, TABLES, all_in_one, lines, load
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same

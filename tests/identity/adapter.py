@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.planning import plan_file
-from sqlstream_planner.identity import expression, source, state
+from sqlstream_planner.catalog import source_identity as source
+from sqlstream_planner.identity import expression, state
 
 #: The versions of the form in which identities are stored; goldens of one version never change.
 FORM_VERSION = (state.VERSION, source.VERSION, expression.FORM_VERSION)

@@ -8,11 +8,11 @@ import random
 import pytest
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.canonical.conditions import conjuncts
 from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form, text
+from sqlstream_planner.sql.as_written import without_marks
 from sqlstream_planner.sql.dialect import duckdb_sql, parse_expression
 from tests.examples import seeds
 from tests.identity.expressions import TYPES, bound

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.as_written import as_written, without_marks
 from sqlstream_planner.expressions.functions.translate import (
     AGGREGATES,
     TRANSLATIONS,
@@ -18,11 +17,12 @@ from sqlstream_planner.expressions.functions.translate import (
     translate_marked,
 )
 from sqlstream_planner.expressions.functions.translate.rewrite import is_translated
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.identity.expression import OPERATORS, expression_form
 from sqlstream_planner.identity.expression.synonyms import SYNONYMS
 from sqlstream_planner.identity.form import Form, form, size, text, walk
+from sqlstream_planner.sql.as_written import as_written, without_marks
 from sqlstream_planner.sql.dialect import SqlSyntaxError, duckdb_sql, parse_expression
+from sqlstream_planner.sql.problems import TypeProblem
 from tests.identity.expressions import FORMS, form_of
 
 EQUAL = """

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.as_written import as_written, without_marks
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.identity.form import from_json, text, to_json
+from sqlstream_planner.sql.as_written import as_written, without_marks
 from sqlstream_planner.sql.dialect import SqlSyntaxError, duckdb_sql, parse_expression
+from sqlstream_planner.sql.problems import TypeProblem
 from tests.identity.expressions import form_of
 from tests.planner.test_infer import scalars
 from tests.planner.typing_referee import COLUMNS, SCOPE

@@ -20,7 +20,6 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     Column,
-    DistinctSpec,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -33,13 +32,12 @@ from sqlstream_operators.plan.spec import (
     SourceSpec,
     Stage,
     WatermarkSpec,
-    WindowAggregateSpec,
-    WindowKind,
-    WindowSpec,
 )
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, HUGEINT, TIMESTAMP, VARCHAR, array, decimal
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.window_aggregate_spec import DistinctSpec, WindowAggregateSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.staged_rows import StagedRows

@@ -20,9 +20,9 @@ from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.codec.keys import key_groups, shard_of
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.operators.operator import Operator, OperatorContext
-from sqlstream_operators.plan.changelog_spec import RANKS, Ordering
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import RANKS, Ordering
 from sqlstream_operators.plan.types import BIGINT, BLOB, JSON, VARCHAR, SqlType, decimal
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.checkpoint_store import CheckpointStore

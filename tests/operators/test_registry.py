@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from sqlstream_operators.operators.operator import OperatorContext
-from sqlstream_operators.operators.registry import OPERATORS, operator_of
+from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
-from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
 from tests.operators.test_time_to_live import DUCK, SPECS, inputs
-
-
-def test_every_spec_has_an_operator() -> None:
-    assert set(OPERATORS) == set(get_args(OperatorSpec))
 
 
 @pytest.mark.parametrize("kind", SPECS)

@@ -18,21 +18,18 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.time_to_live import TimeToLive
-from sqlstream_operators.plan.changelog_spec import (
-    ChangelogNormalizeSpec,
-    DeduplicateSpec,
-    DistinctValuesSpec,
-    FirstRowSpec,
-    GroupAggregateSpec,
-    JoinSideSpec,
-    JoinSpec,
-    MultisetSpec,
-    Ordering,
-    TopNSpec,
-)
+from sqlstream_operators.plan.changelog_normalize_spec import ChangelogNormalizeSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
+from sqlstream_operators.plan.first_row_spec import FirstRowSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec, MultisetSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec, JoinSpec
+from sqlstream_operators.plan.operator_spec import Forgets
+from sqlstream_operators.plan.over_spec import OverCall, OverSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.spec import SPECS as REGISTERED
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable
 from sqlstream_operators.plan.state_ttl import EXPIRY, TOUCHED, granularity_us, with_ttl
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec, Ordering, TopNSpec
 from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
@@ -50,6 +47,7 @@ Keyed = (
     | ChangelogNormalizeSpec
     | FirstRowSpec
     | JoinSpec
+    | OverSpec
 )
 Row = tuple[str | None, int, int]
 
@@ -124,19 +122,43 @@ JOIN = JoinSpec(
     None,
     (V, W),
 )
+TOTAL = Column("total", BIGINT)
+OVER = OverSpec(
+    state(
+        table(
+            "rows",
+            key=[P],
+            sub=[Column("__sort", BLOB), Column("__row", BLOB), Column("__copy", BIGINT)],
+            value=[V, TOTAL],
+        )
+    ),
+    ROWS,
+    ("p",),
+    (Ordering("v"),),
+    (OverCall(TOTAL, "CAST(sum(v) OVER __by_row AS BIGINT)"),),
+    (*ROWS, TOTAL),
+    retracting=True,
+)
 APPENDED = ("short_top_n", "deduplicate", "first_row")
 
 
 def name_of(spec: Keyed) -> str:
-    """The kind, where Top-N over rows that only come is one of its own."""
+    """The kind, where Top-N over append-only rows is one of its own."""
     return "short_top_n" if isinstance(spec, TopNSpec) and not spec.retracting else spec.kind
 
 
-SPECS: dict[str, Keyed] = {name_of(s): s for s in (GROUP, DISTINCT, TOP, SHORT, FIRST, CHANGELOG, KEEP, JOIN)}
+SPECS: dict[str, Keyed] = {
+    name_of(s): s for s in (GROUP, DISTINCT, TOP, SHORT, FIRST, CHANGELOG, KEEP, JOIN, OVER)
+}
+
+
+def test_every_operator_that_may_forget_is_here() -> None:
+    forgetting = {spec.kind for spec in REGISTERED if issubclass(spec, Forgets)}
+    assert {spec.kind for spec in SPECS.values()} == forgetting
 
 
 def inputs(kind: str, rows: Sequence[Row]) -> list[pa.Table]:
-    """The operator's inputs: rows that only come where it takes nothing else."""
+    """The operator's inputs: append-only rows where it takes nothing else."""
     columns: dict[str, Any] = {"p": pa.array([p for p, _, _ in rows], pa.string())}
     keys = pa.table(columns)
     rows_ = keys.append_column("v", pa.array([v for _, v, _ in rows], pa.int64()))
@@ -146,7 +168,7 @@ def inputs(kind: str, rows: Sequence[Row]) -> list[pa.Table]:
             return [keys.append_column("n", weights), rows_.append_column(WEIGHT_COLUMN, weights)]
         case "distinct_values":
             return [rows_.append_column("f", weights)]
-        case "top_n":
+        case "top_n" | "over":
             return [rows_.append_column(WEIGHT_COLUMN, weights)]
         case "join":
             # The rows with an even value are those of the left.

@@ -15,7 +15,6 @@ from sqlstream_operators.codec.exchange import partition
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.answers import forgets, keeps_answer
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import BIGINT
@@ -118,7 +117,7 @@ class Shards:
         self.epoch = 0
         self.metrics: list[dict[str, int]] = []
         #: Whether the state's answer is compared with what was emitted; it reads all of the state.
-        self.compares = keeps_answer(spec) and not forgets(spec)
+        self.compares = spec.facts.keeps_answer and spec.ttl_us is None
         self._emitted: Multiset = Counter()
         self._kept: Multiset = Counter()
         self._memory = [MemoryShardStore(spec.state, shard, shards, GROUPS) for shard in range(shards)]

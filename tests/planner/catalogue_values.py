@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)")
 
 #: An operator that the dialect does not have: `+ list`.
 _NO_CALL = frozenset({"(+(li))"})
-#: docs/sql.md: an INTERVAL is kept in nanoseconds, and the sum that an AVG of decimals needs in 38 digits.
+#: docs/sql/types.md: an INTERVAL is kept in nanoseconds, and the sum that an AVG of decimals needs in 38 digits.
 _TOO_LARGE = ("an INTERVAL of more than", "does not fit in DECIMAL(38)")
 
 Answer = list[tuple[str | None, ...]]

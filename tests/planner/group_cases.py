@@ -17,19 +17,12 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import BIGINT, SqlType, parse_type, quote_identifier
 from sqlstream_planner.aggregates.batch import in_any_order
+from sqlstream_planner.catalog.source_identity import ColumnIdentity, SourceIdentity
 from sqlstream_planner.identity.relation import Meanings
-from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
-from sqlstream_planner.logical import (
-    Aggregate,
-    AggregateCall,
-    Field,
-    GroupAggregate,
-    GroupExpiry,
-    Scan,
-    column,
-)
+from sqlstream_planner.logical import Aggregate, AggregateCall, Field, Scan, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.group_aggregate import GroupPlan, plan_group
+from sqlstream_planner.streaming import GroupAggregate, GroupExpiry
 
 COLUMNS: dict[str, SqlType] = {
     name: parse_type(type_)

@@ -186,7 +186,7 @@ def test_what_a_function_can_be_derived_from(function: AggregateFunction) -> Non
 
 @cache
 def _meanings(name: str) -> list[frozenset[str]]:
-    """What the accumulators of a function mean, over rows that only come and over rows that come and go."""
+    """What the accumulators of a function mean, over append-only rows and over rows that come and go."""
     query = SETTINGS["append-only"].format(f"{name}({_arguments(name)}) AS z")
     planned = plan_file(f"{TABLE}CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};", file="f.sql")
     [call] = [c for n in walk(planned.algebra) if isinstance(n, Aggregate) for c in n.calls]

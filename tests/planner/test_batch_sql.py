@@ -13,10 +13,11 @@ import pytest
 from sqlglot import exp
 
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowKind, WindowSpec
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, INTEGER, TIMESTAMP, SqlType, array
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.batch.queries import query_of
-from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
+from sqlstream_planner.catalog.source_identity import ColumnIdentity, SourceIdentity
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,

@@ -54,7 +54,21 @@ REFUSED = [
         "SQL100",
         "ROWS with EXCLUDE TIES or EXCLUDE GROUP in SUM OVER can't be run yet",
     ),
-    ("SELECT ⟦FILL(v) OVER (ORDER BY x)⟧ AS n FROM t", "SQL100", "FILL OVER can't be run yet"),
+    (
+        "SELECT ⟦FILL(v) OVER (ORDER BY x, k)⟧ AS n FROM t",
+        "SQL060",
+        "FILL goes by the distances of one value, and ORDER BY has 2",
+    ),
+    (
+        "SELECT ⟦FILL(v) OVER ()⟧ AS n FROM t",
+        "SQL060",
+        "FILL goes by the distances of one value, and ORDER BY has none",
+    ),
+    (
+        "SELECT ⟦FILL(v) FILTER (WHERE k > 1) OVER (ORDER BY x)⟧ AS n FROM t",
+        "SQL100",
+        "FILL OVER with FILTER can't be run yet",
+    ),
     (
         "SELECT ⟦LAG(v) OVER (PARTITION BY t.k)⟧ AS n FROM t JOIN u ON t.k = u.k",
         "SQL060",

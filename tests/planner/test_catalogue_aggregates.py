@@ -70,7 +70,7 @@ def test_an_aggregate_gives_what_duckdb_gives(setting: str, epochs: int, groups:
     calls = sample([e.call for e in known(True)], ONE_OF)
     # Each of the few calls in one cut; the long search takes all in every one. It was the longest test of the suite.
     chosen = set(calls if LONG else calls[EPOCHS.index(epochs) :: len(EPOCHS)])
-    # docs/sql.md: of an INTERVAL that is kept by value, days are left.
+    # docs/sql/aggregates.md: of an INTERVAL that is kept by value, days are left.
     some = [e for e in known(True) if e.call in chosen and "iv" not in e.call]
     spelled = {e.call: e.sql if e.name in DIALECT_AGGREGATES else e.call for e in some}
     queries = (_LAST, *_ON_THE_WAY) if setting == "rows that change" else (_LAST,)

@@ -27,9 +27,9 @@ from sqlstream_planner.expressions.functions.catalogue import FunctionKind
 from sqlstream_planner.expressions.functions.translate import translate
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.sql.dialect import SqlSyntaxError, duckdb_sql
 from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.sql.problems import TypeProblem
 from tests.planner.catalogue_calls import calls, database, functions, some
 from tests.planner.typing_referee import SCOPE, parse, same, type_named
 

@@ -11,9 +11,10 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.explain.plan import explain_json, explain_text
-from sqlstream_planner.logical import WindowAggregate, walk
+from sqlstream_planner.logical import walk
 from sqlstream_planner.logical.text import logical_text
 from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.streaming import WindowAggregate
 
 TABLES = """
 CREATE TABLE t (k INT, v BIGINT, a ARRAY<INT>, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
@@ -31,6 +32,12 @@ RANKED = (
     " AS x WHERE r < 3"
 )
 
+VERSIONS = """
+CREATE TABLE rates (k INT, rate INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (k) NOT ENFORCED)
+WITH ('connector' = 'filesystem', 'path' = 'r', 'format' = 'json');
+"""
+OF_THEIR_TIME = "SELECT t.k, r.rate FROM t JOIN rates FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k"
+
 
 def planned(text: str) -> Planned:
     return plan_file(TABLES + text, file="t.sql")
@@ -45,7 +52,12 @@ def code_of(text: str) -> str:
 
 def how(text: str) -> list[str]:
     """The operators of a plan, in words."""
-    words = {"window aggregate": "close", "group aggregate": "changes", "hold until": "gate", "top ": "top"}
+    words = {
+        "window aggregate": "close",
+        "group aggregate": "changes",
+        "suppress until close": "gate",
+        "top n": "top",
+    }
     lines = [line.strip() for line in logical_text(planned(text).logical).split("\n")]
     return [short for line in lines for start, short in words.items() if line.startswith(start)]
 
@@ -78,6 +90,8 @@ def how(text: str) -> list[str]:
         (f"{LATENESS} {ENDS} EMIT CHANGES", ["changes"]),
         (f"{RANKED} EMIT ON WINDOW CLOSE", ["top"]),
         (f"SELECT x.n, t.v FROM ({ENDS}) AS x JOIN t ON t.v = x.n EMIT ON WINDOW CLOSE", ["close"]),
+        # The version of a time is final when the watermark is there.
+        (f"{VERSIONS} {OF_THEIR_TIME} EMIT ON WINDOW CLOSE", []),
     ],
 )
 def test_what_emit_applies_to(text: str, expected: list[str]) -> None:
@@ -91,6 +105,9 @@ def test_what_emit_applies_to(text: str, expected: list[str]) -> None:
         ("SELECT k, COUNT(*) AS c FROM t GROUP BY k EMIT ON WINDOW CLOSE", "SQL065"),
         (f"SELECT n, COUNT(*) AS c FROM ({ENDS}) GROUP BY n EMIT ON WINDOW CLOSE", "SQL065"),
         (f"SELECT n FROM ({ENDS}) ORDER BY n LIMIT 2 EMIT ON WINDOW CLOSE", "SQL065"),
+        # What late rows correct is corrected in its window; what counts such rows changes with each of them.
+        (f"{LATENESS} SELECT n, COUNT(*) AS c FROM ({ENDS}) GROUP BY n EMIT ON WINDOW CLOSE", "SQL065"),
+        (f"{LATENESS} SELECT DISTINCT n FROM ({ENDS}) EMIT ON WINDOW CLOSE", "SQL065"),
         (f"SELECT n FROM ({ENDS} EMIT CHANGES) EMIT ON WINDOW CLOSE", "SQL065"),
         (f"SELECT x.n, t.v FROM ({ENDS}) AS x LEFT JOIN t ON t.v = x.n EMIT ON WINDOW CLOSE", "SQL065"),
         (

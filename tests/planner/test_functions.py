@@ -12,7 +12,7 @@ from sqlstream_operators.plan.types import UNKNOWN, SqlType
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.expressions.oracle import Signature
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.problems import TypeProblem
 from tests.planner.typing_referee import judged, our_type, parse
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,9 @@ import pytest
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, Watermarks
 from sqlstream_planner.identity.relation import Meanings
-from sqlstream_planner.logical import EventTime, GroupExpiry
+from sqlstream_planner.logical import EventTime
 from sqlstream_planner.physical.operators.group_aggregate import plan_group
+from sqlstream_planner.streaming import GroupExpiry
 from tests.planner.group_cases import Shape, assert_same, call, expected, plan
 from tests.planner.group_rows import MODES, SHAPES, TIES, day, fixed_epochs
 from tests.planner.group_running import Running

@@ -22,7 +22,7 @@ from sqlstream_operators.plan.types import (
 )
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.expressions.infer import infer, require_boolean
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.problems import TypeProblem
 from tests.planner.typing_referee import COLUMNS, agrees, duckdb_type, our_type, parse
 
 LITERALS = [

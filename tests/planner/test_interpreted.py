@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from sqlstream_planner.interpreted import from_sources
+from sqlstream_planner.sql.interpreted import from_sources
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from sqlstream.connectors.registry import REGISTERED
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.script import read_catalog
-from sqlstream_planner.logical import IntervalJoin, Join, Node, RegularJoin, Scan, Sink, walk
+from sqlstream_planner.logical import Join, Node, Scan, Sink, walk
 from sqlstream_planner.rules import NORMALIZE, RULES, SETTLE, Rule, optimize
 from sqlstream_planner.rules.normalize.order_joins import order_joins
 from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.streaming import IntervalJoin, RegularJoin
 from tests.duckdb_batch import empty_duckdb
 from tests.examples import seeds
 

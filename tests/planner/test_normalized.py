@@ -180,7 +180,7 @@ def test_a_time_to_live_is_of_the_rows_that_the_user_joins() -> None:
 
 
 def _read_around(root: Sink) -> list[int]:
-    """For each sub-query how many columns of the rows around it are read in it, where its own ones hide others."""
+    """For each sub-query how many columns of the outer rows are read in it, where its own ones hide others."""
     found = []
     for apply in walk((root,)):
         if not isinstance(apply, Apply):

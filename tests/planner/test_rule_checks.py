@@ -11,6 +11,7 @@ from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import Scan, walk
 from sqlstream_planner.physical import plan as physical
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.check import Check
 
 TABLE = """CREATE TABLE {name} (k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
@@ -26,7 +27,7 @@ def test_an_event_time_of_a_table_that_is_not_read_is_named() -> None:
     planned = plan_file(SQL, file="p.sql")
     roots = planned.algebra
     [scan] = (node for node in walk(roots) if isinstance(node, Scan))
-    check = Check(roots)
+    check = Check(roots, Facts())
     assert scan.source.watermark is not None
     renamed = replace(scan, source=replace(scan.source, name="u"))
     with pytest.raises(InternalError, match=r"rule renamed made a Scan whose event time waits for \['t'\]"):

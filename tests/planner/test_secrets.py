@@ -12,11 +12,11 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.options import BOTH, OptionDef, ValueKind
+from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, render
 from sqlstream_planner.explain import plan as explain
 from sqlstream_planner.pipeline import Planned
-from sqlstream_planner.secrets.masking import masked_source, shown_options
-from sqlstream_planner.secrets.references import Secrets
+from sqlstream_planner.text.masking import masked_source, shown_options
 
 SQL = """
 CREATE TABLE o (id BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); -- not {password}!

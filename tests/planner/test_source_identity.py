@@ -8,7 +8,8 @@ from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS
 from sqlstream_planner.catalog.script import read_catalog
-from sqlstream_planner.identity.source import SourceIdentity, source_identity
+from sqlstream_planner.catalog.source_identity import SourceIdentity
+from sqlstream_planner.identity.source import source_identity
 from sqlstream_planner.sql.parse import parse_file
 
 FILES = "'connector' = 'filesystem', 'path' = 'data', 'format' = '{format}'"

@@ -314,6 +314,49 @@ def test_a_mistyped_template_is_told_as_one(text: str) -> None:
     assert raised.value.diagnostics[0].code.startswith("TPL")
 
 
-@pytest.mark.parametrize(("text", "rendered"), [("'{{'a'}}'", "'a'"), ("'{#'a'#}'", "''")])
+@pytest.mark.parametrize(("text", "rendered"), [("'{{'a' ~ 1}}'", "'a1'"), ("'{# a #}'", "''")])
 def test_what_is_closed_is_a_template(text: str, rendered: str) -> None:
     assert render_template(text, "q.sql").text == rendered
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "length", "said"),
+    [
+        (
+            "SELECT '{{' || k || '}}'",
+            (1, 9),
+            15,
+            "from `{{` to the next `}}` is a template, also inside a text",
+        ),
+        ("SELECT k,\n  '{{' AS z, '}}' AS y", (2, 4), 13, "from `{{` to the next `}}` is a template"),
+        ("SELECT 'it''s {{' || k || '}}'", (1, 15), 15, "from `{{` to the next `}}` is a template"),
+        ("SELECT '{#' || k || '#}'", (1, 9), 15, "from `{#` to the next `#}` is a template's comment"),
+        ('SELECT \'{"a": {{"b": 1}}}\'', (1, 15), 10, "expected token"),
+    ],
+)
+def test_braces_of_texts_are_not_taken_for_a_template(
+    text: str, place: tuple[int, int], length: int, said: str
+) -> None:
+    with pytest.raises(DiagnosticError) as raised:
+        render_template(text, "q.sql")
+    [found] = raised.value.diagnostics
+    assert found.span is not None
+    assert (found.code, said in found.message) == ("TPL001", True), found
+    assert ((found.span.line, found.span.column), found.span.length) == (place, length)
+    assert found.help is not None
+    assert "{% raw %}" in found.help
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("SELECT '{{ '{{' }}' || k || '}}'", "SELECT '{{' || k || '}}'"),
+        ("{% raw %}SELECT '{{' || k || '}}'{% endraw %}", "SELECT '{{' || k || '}}'"),
+        ("SELECT '{{ '{#' }}' || k || '#}'", "SELECT '{#' || k || '#}'"),
+        ("SELECT {{ 'k' }}, '{{ 'a' ~ 1 }}'", "SELECT k, 'a1'"),
+        ("SELECT 'a{# a note #}'", "SELECT 'a'"),
+        ("-- it's\nSELECT {{ 'k' }}", "-- it's\nSELECT k"),
+    ],
+)
+def test_templates_beside_texts(text: str, given: str) -> None:
+    assert render_template(text, "q.sql").text == given

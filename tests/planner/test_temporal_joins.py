@@ -11,6 +11,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.explain.plan import explain_text
 from sqlstream_planner.logical import walk
 from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.properties.summary import Summary
 
 TABLES = """CREATE TABLE l (id INT, k INT, v INT, p AS PROCTIME(), ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
@@ -158,4 +159,4 @@ def test_the_left_stays_as_it_is_behind_the_join() -> None:
     [join] = [node for node in walk((root,)) if type(node).__name__ == "TemporalJoin"]
     times = {f.name: f.time for f in join.fields if f.time is not None}
     assert {name: (time.sources, time.direct) for name, time in times.items()} == {"ts": (("l", "c"), False)}
-    assert Summary().of(root).text().startswith("append-only")
+    assert Summary(Facts()).of(root).text().startswith("append-only")

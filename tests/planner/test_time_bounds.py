@@ -7,9 +7,10 @@ import pytest
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.logical import Field, IntervalJoin, Join, Node, RegularJoin, walk
+from sqlstream_planner.logical import Field, Join, Node, walk
 from sqlstream_planner.rules import RULES, SETTLE, optimize
 from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.streaming import IntervalJoin, RegularJoin
 from sqlstream_planner.testing import CONNECTORS
 
 TABLES = """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,13 +16,13 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import BIGINT, BLOB, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.document import functions_page
+from sqlstream_planner.expressions.functions.document import duckdb_page, functions_page
 from sqlstream_planner.expressions.functions.translate import TRANSLATIONS, translate
 from sqlstream_planner.expressions.functions.translate.java_patterns import strftime_format
 from sqlstream_planner.expressions.functions.translate.rewrite import is_translated
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.sql.dialect import SqlStream, duckdb_sql
+from sqlstream_planner.sql.problems import TypeProblem
 from sqlstream_planner.testing import logical
 from tests.planner.typing_referee import parse
 
@@ -38,6 +40,7 @@ def value(db: duckdb.DuckDBPyConnection, sql: str) -> Any:
 
 
 UTC = dt.UTC
+_DOCS = Path(__file__).parents[2] / "docs"
 
 CASES: list[tuple[str, Any]] = [
     # strings
@@ -600,23 +603,24 @@ def test_a_pattern_without_counterpart_is_refused(pattern: str) -> None:
         strftime_format(pattern)
 
 
-def test_the_page_of_functions_is_up_to_date() -> None:
-    from pathlib import Path
-
-    page = Path(__file__).parents[2] / "docs" / "functions.md"
-    assert page.read_text(encoding="utf-8") == functions_page(registry.names()), (
-        "python -c 'import conftest; from sqlstream_planner.expressions.functions.document import functions_page; "
-        "from sqlstream_planner.aggregates import registry; "
-        'print(functions_page(registry.names()), end="")\' > docs/functions.md'
+@pytest.mark.parametrize(
+    ("page", "call"),
+    [("functions.md", "functions_page()"), ("functions/duckdb.md", "duckdb_page(registry.names())")],
+)
+def test_the_pages_of_functions_are_up_to_date(page: str, call: str) -> None:
+    written = functions_page() if page == "functions.md" else duckdb_page(registry.names())
+    assert (_DOCS / page).read_text(encoding="utf-8") == written, (
+        "python -c 'import conftest; from sqlstream_planner.expressions.functions.document import *; "
+        f'from sqlstream_planner.aggregates import registry; print({call}, end="")\' > docs/{page}'
     )
 
 
 def test_every_aggregate_that_the_page_lists_can_be_run() -> None:
-    from pathlib import Path
-
-    page = (Path(__file__).parents[2] / "docs" / "functions.md").read_text(encoding="utf-8")
-    listed = page.partition("## DuckDB's functions")[2].replace("\n", " ").split(",")
-    named = {name.strip() for name in listed if catalogue.is_aggregate(name.strip())}
+    page = (_DOCS / "functions/duckdb.md").read_text(encoding="utf-8")
+    table = page.partition("## Names")[2].partition("\n## ")[0]
+    listed = [name for row in re.findall(r"^\| \w \| (.*) \|$", table, re.M) for name in row.split(", ")]
+    assert len(listed) > 500
+    named = {name for name in listed if catalogue.is_aggregate(name)}
     assert named
     assert named <= set(registry.names())
     # And what a message lists has no name that only the planner has.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream_planner.physical.operators.registry import BY_NODE
-from sqlstream_planner.physical.planner import _FORGETTING
+from sqlstream_planner.logical import StreamingOperator, walk
+from sqlstream_planner.physical.operators.registry import PLANNED
 
 TABLES = """
 CREATE TABLE t (k INT, v INT, ts TIMESTAMP(3)) WITH ('connector' = 'filesystem', 'path' = 't', 'format' = 'json');
@@ -27,11 +27,27 @@ QUERIES = {
     "outer join": "SELECT {} t.v, u.w FROM t LEFT JOIN u ON t.k = u.k",
 }
 
+#: Their time to live is that of the file: two of them can't differ within one plan.
+OF_THE_FILE = """SET 'table.exec.state.ttl' = '1 d';
+CREATE TABLE o (k INT, v INT) WITH ('connector' = 'blackhole');
+CREATE TABLE p (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'p.duckdb');
+INSERT INTO o SELECT k, MAX(v) FROM c GROUP BY k;
+INSERT INTO p SELECT k, v FROM t ON CONFLICT DO NOTHING;
+"""
 
-def test_what_may_have_a_time_to_live_is_known_as_such() -> None:
-    """An operator that forgets and is not known to would give two states one id, by the order in the file."""
-    have = {node for node in BY_NODE if "ttl_us" in {f.name for f in fields(cast(Any, node))}}
-    assert have == set(get_args(_FORGETTING))
+
+def test_every_operator_that_may_forget_is_tried() -> None:
+    """An operator with a time to live that it does not tell of would give two states one id, by the order in the file."""
+    may = {o.node for o in PLANNED if "ttl_us" in {f.name for f in fields(cast(Any, o.node))}}
+    hinted = (query.format("/*+ STATE_TTL('t' = '1 d') */") for query in QUERIES.values())
+    files = [f"CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};" for query in hinted]
+    told = {
+        type(node)
+        for file in (*files, OF_THE_FILE)
+        for node in walk(plan_file(TABLES + file, file="p.sql").logical)
+        if isinstance(node, StreamingOperator) and node.time_to_live == 86_400_000_000
+    }
+    assert told == may
 
 
 @pytest.mark.parametrize("name", QUERIES)

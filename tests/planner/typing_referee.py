@@ -11,11 +11,11 @@ import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import NULL, UNKNOWN, SqlType
-from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.datatypes import sql_type_of
 from sqlstream_planner.sql.dialect import SqlStream, duckdb_sql
-from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
+from sqlstream_planner.sql.dialect.errors import SqlSyntaxError
+from sqlstream_planner.sql.problems import TypeProblem
 
 COLUMNS = {
     "bo": "BOOLEAN",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_operators.codec.exchange import Message
@@ -33,20 +33,22 @@ def run_here(
     State, cache and paths are in `folder`, nothing is synced or waited for.
     """
     result = run_pipeline(
-        replace(planned.physical, options=replace(planned.physical.options, drain=True))
-        if drain
-        else planned.physical,
-        secrets=planned.secrets,
-        nodes=planned.state_nodes,
-        state_dir=folder / state,
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=parallelism,
-        max_rows_per_epoch=rows_per_epoch,
-        runner=InProcessRunner(tasks, shuffle=shuffle),
-        on_epoch=on_epoch,
-        sync=False,
-        **{"poll_s": 0.0, **options},
+        RunRequest(
+            replace(planned.physical, options=replace(planned.physical.options, drain=True))
+            if drain
+            else planned.physical,
+            secrets=planned.secrets,
+            nodes=planned.state_nodes,
+            state_dir=folder / state,
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=parallelism,
+            max_rows_per_epoch=rows_per_epoch,
+            runner=InProcessRunner(tasks, shuffle=shuffle),
+            on_epoch=on_epoch,
+            sync=False,
+            **{"poll_s": 0.0, **options},
+        )
     )
     note(sum(result.rows_read.values()))
     return result

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream_operators.plan.arranged_spec import ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import JoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.spec import JoinStep, PhysicalPlan
 from tests.properties.test_arranged_joins import KINDS
 from tests.properties.test_joins import ROWS, Input, check, check_with_other_shards, plan

@@ -92,6 +92,50 @@ CASES = {
         [(45, 4, 0, False), (2024, 202, 1, False), (1970, 197, 1, True)],
         "SET 'table.local-time-zone' = 'Europe/Berlin';\n",
     ),
+    "decades, centuries and millennia of instants before Christ": Case(
+        "s STRING",
+        [
+            {"s": "0045-03-15 (BC) 01:00:00"},
+            {"s": "0007-01-01 (BC) 03:00:00"},
+            {"s": "1234-06-01 (BC) 03:00:00"},
+            {"s": "2000-12-31 23:30:00"},
+            {"s": "infinity"},
+            {"s": None},
+        ],
+        "SELECT CAST(DATE_TRUNC('decade', x) AS STRING) AS d, CAST(DATE_TRUNC('century', x) AS STRING) AS c, "
+        "CAST(DATE_TRUNC('millennium', x) AS STRING) AS m FROM (SELECT CAST(s AS TIMESTAMPTZ) AS x FROM t)",
+        [
+            ("0040-01-01 (BC) 00:00:00+00:53", "0001-01-01 00:00:00+00:53", "0001-01-01 00:00:00+00:53"),
+            ("0001-01-01 00:00:00+00:53", "0001-01-01 00:00:00+00:53", "0001-01-01 00:00:00+00:53"),
+            (
+                "1230-01-01 (BC) 00:00:00+00:53",
+                "1200-01-01 (BC) 00:00:00+00:53",
+                "1000-01-01 (BC) 00:00:00+00:53",
+            ),
+            ("2000-01-01 00:00:00+01", "2000-01-01 00:00:00+01", "2000-01-01 00:00:00+01"),
+            ("infinity", "infinity", "infinity"),
+            (None, None, None),
+        ],
+        "SET 'table.local-time-zone' = 'Europe/Berlin';\n",
+    ),
+    "ARRAY_JOIN with the separator of each row": Case(
+        "a ARRAY<STRING>, n ARRAY<INT>, s STRING",
+        [
+            {"a": ["x", None, "y"], "n": [1, 2], "s": "-"},
+            {"a": [], "n": [None], "s": "é€"},
+            {"a": ["p", "q", "r"], "n": [3, None, 4], "s": "é€"},
+            {"a": None, "n": None, "s": ","},
+            {"a": ["x"], "n": [1], "s": None},
+        ],
+        "SELECT ARRAY_JOIN(a, s) AS x, ARRAY_JOIN(n, s) AS y, ARRAY_JOIN(a, s, '?') AS z, ARRAY_JOIN(n, s, s) AS w FROM t",
+        [
+            ("x-y", "1-2", "x-?-y", "1-2"),
+            ("", "", "", "é€"),
+            ("pé€qé€r", "3é€4", "pé€qé€r", "3é€é€é€4"),
+            (None, None, None, None),
+            (None, None, None, None),
+        ],
+    ),
     "formats with an offset and without": Case(
         "s STRING",
         [{"s": "2024-01-01"}, {"s": "2024-07-01 01:00:00 +0500"}, {"s": None}],

@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.planning import plan_file
 from sqlstream_operators.plan.arranged_spec import ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import JoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.spec import JoinStep, PhysicalPlan
 from tests.properties.test_joins import ROWS, Input, check, check_with_other_shards, plan
 

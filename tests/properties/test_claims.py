@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream_planner.logical import Sink
-from sqlstream_planner.properties.changelog import Changes
-from sqlstream_planner.properties.constants import Constants
-from sqlstream_planner.properties.unique_keys import UniqueKeys
+from sqlstream_planner.properties.facts import Facts
 from tests.examples import examples
 from tests.properties.query_generator import queries, rows
 from tests.properties.updating import batch, plan
@@ -36,14 +34,14 @@ Rows = list[dict[str, Any]]
 def key_claims(root: Sink) -> list[tuple[int, ...]]:
     """The sets of columns, by position, that are claimed to be unique in what a sink gets."""
     places = {f.id: place for place, f in enumerate(root.input.fields)}
-    return [tuple(places[id_] for id_ in key) for key in UniqueKeys()(root.input)]
+    return [tuple(places[id_] for id_ in key) for key in Facts().keys(root.input)]
 
 
 def assert_rows_stay(folder: Path, query: str, data: Rows) -> None:
     """Rows that are claimed to stay, of a query without windows, are there whatever comes after."""
     planned = plan(folder, query, data)
     [root] = planned.logical
-    if not Changes()(root.input):
+    if not Facts().changes(root.input):
         whole = Counter(map(repr, batch(folder, planned, data)))
         for upto in (len(data) // 3, len(data) // 2, max(len(data) - 1, 0)):
             assert Counter(map(repr, batch(folder, planned, data[:upto]))) <= whole, upto
@@ -58,7 +56,7 @@ def assert_claims_hold(folder: Path, query: str, data: Rows) -> list[tuple[int, 
     for key in keys:
         times = Counter(repr([row[place] for place in key]) for row in whole)
         assert not times or max(times.values()) == 1, (key, times)
-    same = Constants()(root.input)
+    same = Facts().constants(root.input)
     for place, f in enumerate(root.input.fields):
         if f.id in same:
             assert len({repr(row[place]) for row in whole}) <= 1, f
@@ -100,7 +98,7 @@ def test_keys_of_windows_hold(kind: str, items: Sequence[str], keys: str, data: 
         folder = Path(name)
         planned = plan(folder, query, timed(data))
         [root] = planned.logical
-        assert not Changes()(root.input)
+        assert not Facts().changes(root.input)
         whole = batch(folder, planned, timed(data))
         for key in key_claims(root):
             times = Counter(repr([row[place] for place in key]) for row in whole)

@@ -45,7 +45,7 @@ THREE: tuple[Mapping[str, Any], ...] = tuple(
     for number in range(8)
 )
 #: Names that stand side by side, and so are different.
-APART: tuple[tuple[str, ...], ...] = (
+NON_SEMANTIC: tuple[tuple[str, ...], ...] = (
     ("t1", "t2", "out"), ("c1", "c2", "c3", "c4"), ("f1", "f2"), ("g1", "g2"), ("h1", "h2"), ("d1", "d2"), ("e1", "e2"),
     ("x1", "x2", "x3", "window_start", "window_end", "window_time"), ("y1", "y2"), ("t1", "t2", "t3", "out"), ("t3", "w"),
     ("a", "b", "w", "u"), ("o1", "o2", "o3"), ("k1", "k2", "k3"), ("p", "q", "a", "b"), ("w", "t1", "t2"),
@@ -327,9 +327,13 @@ def naming(seed: object, pool: Sequence[str], apart: tuple[tuple[str, ...], ...]
     draw = random.Random(str(seed))
     # What a window gives is called so by nobody.
     found = {name: name for name in ("window_start", "window_end", "window_time")}
-    for name in dict.fromkeys(name for group in APART for name in group if name not in found):
+    for name in dict.fromkeys(name for group in NON_SEMANTIC for name in group if name not in found):
         near = {
-            found[other] for group in (*APART, *apart) if name in group for other in group if other in found
+            found[other]
+            for group in (*NON_SEMANTIC, *apart)
+            if name in group
+            for other in group
+            if other in found
         }
         with_dot = name[0] in "cdefghkoxy" and name != "out"
         found[name] = draw.choice([n for n in pool if n not in near and (with_dot or "." not in n)])
@@ -410,7 +414,7 @@ def test_names_that_differ_give_the_answer(case: str, tmp_path: Path) -> None:
     check(
         tmp_path,
         CASES[case],
-        {name: name if "_" in name else f"{name}x" for group in APART for name in group},
+        {name: name if "_" in name else f"{name}x" for group in NON_SEMANTIC for name in group},
     )
 
 

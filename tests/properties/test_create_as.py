@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.properties.referee import Rows, assert_same
@@ -36,12 +36,14 @@ def test_a_column_list_gives_types_and_more_columns(columns: str, expected: Rows
     )
     with collecting() as collected:
         run_pipeline(
-            plan_file(file).physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            runner=InProcessRunner(2),
-            sync=False,
+            RunRequest(
+                plan_file(file).physical,
+                state_dir=tmp_path / "state",
+                local_dir=tmp_path / "cache",
+                base_dir=tmp_path,
+                runner=InProcessRunner(2),
+                sync=False,
+            )
         )
         assert_same(collected.folded("o"), expected)
 

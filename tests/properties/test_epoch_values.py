@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.consent import ConsentNeededError
+from sqlstream.runtime.edits.consent import ConsentNeededError
 from sqlstream.runtime.loop.faults import Point
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.pipeline import Planned
@@ -45,7 +45,7 @@ WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 
 @dataclass
 class Run:
-    """A table that is read some rows an epoch, while the wall clock goes on by 40 minutes an epoch that reads."""
+    """A table that is read some rows per epoch, while the wall clock goes on by 40 minutes an epoch that reads."""
 
     folder: Path
     queries: Sequence[str]

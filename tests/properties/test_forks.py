@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.fork import Origin
+from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.plan.answers import missing_answers

@@ -246,7 +246,7 @@ def test_every_join(tmp_path: Path, names: list[str]) -> None:
     check(tmp_path, names, ROWS, rows_per_epoch=8)
 
 
-#: Four rows an epoch of each. The second closes what the watermark of the first, 12.999 s, lets it close; the third has the
+#: Four rows per epoch of each. The second closes what the watermark of the first, 12.999 s, lets it close; the third has the
 #: last partners that may still come, and a row once more.
 LAST = Input(
     [

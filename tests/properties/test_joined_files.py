@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.consent import ConsentNeededError
-from sqlstream.runtime.loop.fork import Origin
-from sqlstream.runtime.loop.merging import put_together
+from sqlstream.runtime.edits.consent import ConsentNeededError
+from sqlstream.runtime.edits.savepoints.fork import Origin
+from sqlstream.runtime.edits.savepoints.merging import put_together
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.state.checkpoint_store import CheckpointStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream_operators.plan.spec import WindowAggregateSpec
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
 from tests.properties.in_process import run_here
 from tests.properties.updating import collecting
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.loop.fork import Origin
+from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoints import Savepoints

@@ -30,7 +30,7 @@ CUMULATED = "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERV
 SESSIONS = "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '7' SECOND))"
 BOTH = "(SELECT k, v, ts FROM t UNION ALL SELECT k, w, us FROM u)"
 
-#: What waits for the watermark, beside the joins in time.
+#: What waits for the watermark, beside the interval joins.
 WINDOWS = {
     "tumble": f"SELECT k, window_start, COUNT(*) AS n, MIN(v) AS m FROM {T} GROUP BY k, window_start, window_end",
     "day": "SELECT window_start, COUNT(*) AS n, COUNT(DISTINCT k) AS d FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "

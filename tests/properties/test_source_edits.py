@@ -148,7 +148,7 @@ def add(folder: Path, name: str, seconds: Sequence[int], first: int = 0) -> None
 
 
 def model(seconds: Sequence[int], delays: Sequence[int], closed: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Windows by their start in s: rows and the sum of their numbers, one row an epoch.
+    """Windows by their start in s: rows and the sum of their numbers, one row per epoch.
 
     The watermark is the greatest time less the delay that held when the row was read; it never goes back. `closed` is up
     to where windows were given before each row for another reason.

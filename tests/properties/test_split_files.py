@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.fork import Origin
+from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.properties.in_process import run_here

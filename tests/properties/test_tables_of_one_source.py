@@ -102,7 +102,7 @@ def apart(folder: Path, collected: Collected) -> Planned:
     run_here(planned(folder, {"t": "in"}, COUNTS.format(t="t")), folder, rows_per_epoch=4, max_epochs=2)
     del collected.tables["sums"]
     query = planned(folder, {"t": "in", "u": "in"}, COUNTS.format(t="t"), SUMS.format(t="u"))
-    with mock.patch.object(manifest, "still_of_use", lambda read, parked: tuple(parked)):
+    with mock.patch.object(manifest, "still_of_use", lambda read, detached: tuple(detached)):
         run_here(query, folder, rows_per_epoch=4, max_epochs=1)
     last = max(manifests(folder / "state").items())[1]
     one, other = (source["rows"] for source in last["sources"])

@@ -64,7 +64,7 @@ QUERIES = {
     "of windows": "SELECT q.k, n, w FROM (SELECT k, window_time, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(ts), "
     "INTERVAL '4' SECOND)) GROUP BY window_start, window_end, window_time, k) AS q "
     "LEFT JOIN r FOR SYSTEM_TIME AS OF q.window_time ON q.k = r.k",
-    "behind a join in time": "SELECT l.v, r.w, c.w AS cw FROM l JOIN r ON l.k = r.k "
+    "behind an interval join": "SELECT l.v, r.w, c.w AS cw FROM l JOIN r ON l.k = r.k "
     "AND l.ts BETWEEN r.ts - INTERVAL '5' SECOND "
     "AND r.ts + INTERVAL '2' SECOND LEFT JOIN c FOR SYSTEM_TIME AS OF l.ts ON l.k = c.k",
     "asof": "SELECT l.k, v, w FROM l ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts",

@@ -19,6 +19,7 @@ from tests.properties.verbatim import ROWS, check_verbatim, declared
 QUERIES = [
     # ORDER BY inside aggregates.
     "SELECT MODE(v ORDER BY v DESC) AS m, MODE(v ORDER BY v) AS n FROM t",
+    "SELECT k, MODE(v ORDER BY x DESC) AS m, MODE(s ORDER BY x DESC) FILTER (WHERE b) AS n FROM t GROUP BY k",
     "SELECT v, MODE(k ORDER BY k DESC) AS m, MODE(k ORDER BY k DESC) FILTER (WHERE b) AS n FROM t GROUP BY v",
     "SELECT MODE() WITHIN GROUP (ORDER BY v DESC) AS m, MODE() WITHIN GROUP (ORDER BY k) AS n FROM t",
     "SELECT MODE(DISTINCT k ORDER BY k DESC) AS m, MODE(DISTINCT k ORDER BY k) AS n FROM t",
@@ -31,6 +32,18 @@ QUERIES = [
     "SELECT ARRAY_AGG(v ORDER BY x DESC) AS m, LIST(v ORDER BY v NULLS FIRST, x DESC) AS n FROM t",
     "SELECT STRING_AGG(DISTINCT s, '-' ORDER BY s DESC) AS m, ARRAY_AGG(DISTINCT v ORDER BY v DESC) AS n FROM t",
     "SELECT SUM(v ORDER BY x), MAX(v ORDER BY x DESC), COUNT(v ORDER BY x), MEDIAN(s ORDER BY s DESC) FROM t",
+    # ORDER BY of SELECT DISTINCT: what is computed of its items, however they are written.
+    "SELECT DISTINCT r.F FROM t ORDER BY r.f DESC NULLS LAST LIMIT 3",
+    "SELECT DISTINCT t.R.f AS p, t.k FROM t ORDER BY t.r.F NULLS FIRST, k LIMIT 3",
+    "SELECT DISTINCT k FROM t ORDER BY t.k DESC LIMIT 2",
+    "SELECT DISTINCT k + 1 AS z, UPPER(s) AS u FROM t ORDER BY -(K + 1), upper(S) DESC, z LIMIT 3",
+    "SELECT DISTINCT k + 1 AS z FROM t ORDER BY z * -1 LIMIT 2",
+    # Names of the SELECT list that are compared with what a sub-query gives.
+    "SELECT k % 2 AS w, COUNT(*) AS n FROM t GROUP BY w HAVING w IN (SELECT 1)",
+    "SELECT k, MAX(v) + 1 AS w FROM t GROUP BY k HAVING w NOT IN (SELECT v FROM t WHERE x < 1 AND v IS NOT NULL)",
+    "SELECT k AS h, SUM(v) AS n FROM t GROUP BY h HAVING n >= ALL (SELECT k FROM t) "
+    "AND (h, n) IN (SELECT 1, 8 UNION ALL SELECT 2, 7)",
+    "SELECT k, SUM(v) AS n FROM t GROUP BY k ORDER BY (n = ANY (SELECT k + 5 FROM t)), n LIMIT 1",
     # A position may stand in brackets.
     "SELECT k, x FROM t ORDER BY (2) DESC LIMIT 3",
     # GROUPING

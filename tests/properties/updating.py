@@ -139,8 +139,12 @@ def plan(folder: Path, query: str, rows: Sequence[Mapping[str, Any]], *, files: 
 def batch(folder: Path, planned: Planned, rows: Sequence[Mapping[str, Any]]) -> Rows:
     """What DuckDB gives for the query over these rows."""
     prefix = folder / "prefix.json"
-    prefix.write_text("".join(json.dumps(r, default=str, ensure_ascii=False) + "\n" for r in rows))
+    _write(prefix, rows)
     return batch_of(to_duckdb(planned, lambda _: [str(prefix)]))
+
+
+def _write(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(r, default=str, ensure_ascii=False) + "\n" for r in rows))
 
 
 def batch_of(script: DuckDBScript) -> Rows:
@@ -179,6 +183,8 @@ def check(
 ) -> list[EpochReport]:
     """After each epoch, what was emitted folds to what DuckDB gives for the rows read so far."""
     planned = plan(folder, query, rows, files=files)
+    prefix = folder / "prefix.json"
+    script = to_duckdb(planned, lambda _: [str(prefix)])
     reports: list[EpochReport] = []
     read = 0
 
@@ -193,7 +199,8 @@ def check(
             reports.append(report)
             read += sum(report.rows_read.values())
             if every:
-                assert_same(collected.folded("out"), batch(folder, planned, rows[:read]))
+                _write(prefix, rows[:read])
+                assert_same(collected.folded("out"), batch_of(script))
 
         run_here(
             planned,
@@ -203,5 +210,6 @@ def check(
             shuffle=shuffled,
             on_epoch=compare,
         )
-        assert_same(collected.folded("out"), batch(folder, planned, rows))
+        _write(prefix, rows)
+        assert_same(collected.folded("out"), batch_of(script))
     return reports

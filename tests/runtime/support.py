@@ -23,19 +23,13 @@ from sqlstream.connectors.api import (
     SourcePlan,
     Split,
 )
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.plan.spec import (
-    DimensionSpec,
-    PhysicalPlan,
-    SinkSpec,
-    SourceSpec,
-    WindowKind,
-    WindowSpec,
-)
+from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from tests.operators.pipelines import Row, table_of, window_plan
 
 EPOCH = datetime(1970, 1, 1)
@@ -170,18 +164,20 @@ class World:
         if drains:
             plan = replace(plan, options=replace(plan.options, drain=True))
         return run_pipeline(
-            plan,
-            state_dir=self.state,
-            parallelism=shards,
-            max_rows_per_epoch=rows,
-            runner=runner,
-            connectors=self,
-            local_dir=self.folder / "cache",
-            on_epoch=self.reports.append,
-            sync=False,
-            poll_s=0.01,
-            lease_beat_s=options.pop("lease_beat_s", 0.05),
-            **options,
+            RunRequest(
+                plan,
+                state_dir=self.state,
+                parallelism=shards,
+                max_rows_per_epoch=rows,
+                runner=runner,
+                connectors=self,
+                local_dir=self.folder / "cache",
+                on_epoch=self.reports.append,
+                sync=False,
+                poll_s=0.01,
+                lease_beat_s=options.pop("lease_beat_s", 0.05),
+                **options,
+            )
         )
 
     def visible(self) -> Counter[tuple[str, int, int, int]]:

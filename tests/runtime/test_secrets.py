@@ -17,8 +17,8 @@ from sqlstream.cli.progress import JsonLines, Progress, TextLines
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.registry import REGISTERED, Connector, Registry
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.loop.former_sinks import NAME
+from sqlstream.runtime.api import RunRequest, run_pipeline
+from sqlstream.runtime.loop.committed_sinks import NAME
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import TaskProgram, of_registry
@@ -26,8 +26,8 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.secrets.references import Secrets
 
 PASSWORD = "S3CRET"
 SINK = (Role.SINK,)
@@ -90,18 +90,20 @@ def _run(folder: Path, sql: str, vault: Vault, *, as_json: bool = False, **optio
         progress = TextLines("p", planned.physical, str(folder / "state"))
     with progress:
         result = run_pipeline(
-            planned.physical,
-            state_dir=folder / "state",
-            secrets=planned.secrets,
-            sql=planned.masked_sql,
-            local_dir=folder / "cache",
-            base_dir=folder,
-            max_rows_per_epoch=1,
-            runner=InProcessRunner(2, of_registry(registry)),
-            connectors=registry,
-            on_epoch=progress.epoch,
-            sync=False,
-            **options,
+            RunRequest(
+                planned.physical,
+                state_dir=folder / "state",
+                secrets=planned.secrets,
+                sql=planned.masked_sql,
+                local_dir=folder / "cache",
+                base_dir=folder,
+                max_rows_per_epoch=1,
+                runner=InProcessRunner(2, of_registry(registry)),
+                connectors=registry,
+                on_epoch=progress.epoch,
+                sync=False,
+                **options,
+            )
         )
         progress.finished(result)
 
@@ -176,13 +178,15 @@ def test_a_plan_without_its_secrets_is_not_run(tmp_path: Path) -> None:
     planned = plan_file(SQL.format(password="x", literal="it"), file="p.sql", registry=registry)
     with pytest.raises(DiagnosticError, match="OPT007"):
         run_pipeline(
-            planned.physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            runner=InProcessRunner(1, of_registry(registry)),
-            connectors=registry,
-            sync=False,
+            RunRequest(
+                planned.physical,
+                state_dir=tmp_path / "state",
+                local_dir=tmp_path / "cache",
+                base_dir=tmp_path,
+                runner=InProcessRunner(1, of_registry(registry)),
+                connectors=registry,
+                sync=False,
+            )
         )
 
 
@@ -198,14 +202,16 @@ def test_secrets_are_shipped_with_the_epoch_and_not_with_the_plan(tmp_path: Path
             return super().run(job)
 
     run_pipeline(
-        planned.physical,
-        state_dir=tmp_path / "state",
-        secrets=planned.secrets,
-        local_dir=tmp_path / "cache",
-        base_dir=tmp_path,
-        runner=Runner(1, of_registry(registry)),
-        connectors=registry,
-        sync=False,
+        RunRequest(
+            planned.physical,
+            state_dir=tmp_path / "state",
+            secrets=planned.secrets,
+            local_dir=tmp_path / "cache",
+            base_dir=tmp_path,
+            runner=Runner(1, of_registry(registry)),
+            connectors=registry,
+            sync=False,
+        )
     )
     program = TaskProgram.of(jobs[0])
     again = TaskProgram.from_bytes(program.plan_bytes(), program.epoch_bytes())

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.examples import is_long
@@ -46,14 +46,16 @@ def pipeline(folder: Path) -> Path:
 
 def run(folder: Path, **options: Any) -> str:
     result = run_pipeline(
-        plan_file(folder / "p.sql").physical,
-        state_dir=folder / "state",
-        base_dir=folder,
-        local_dir=folder / "cache",
-        runner=InProcessRunner(2),
-        parallelism=2,
-        sync=False,
-        **{"max_rows_per_epoch": FILE, **options},
+        RunRequest(
+            plan_file(folder / "p.sql").physical,
+            state_dir=folder / "state",
+            base_dir=folder,
+            local_dir=folder / "cache",
+            runner=InProcessRunner(2),
+            parallelism=2,
+            sync=False,
+            **{"max_rows_per_epoch": FILE, **options},
+        )
     )
     return result.outcome
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from sqlstream.runtime.loop.fork import Origin
+from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.storage.garbage import RETAINED
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoint_copies import export_savepoint, import_savepoint, the_savepoint_in

@@ -10,7 +10,7 @@ import pytest
 
 from sqlstream.cli.state_text import check_lines
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.state.committed import find_committed
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -94,13 +94,15 @@ CREATE TABLE o WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'jso
 
 def looked_up(folder: Path, **options: object) -> None:
     run_pipeline(
-        plan_file(folder / "p.sql").physical,
-        state_dir=folder / "state",
-        base_dir=folder,
-        local_dir=folder / "cache",
-        runner=InProcessRunner(2),
-        sync=False,
-        **options,  # type: ignore[arg-type]
+        RunRequest(
+            plan_file(folder / "p.sql").physical,
+            state_dir=folder / "state",
+            base_dir=folder,
+            local_dir=folder / "cache",
+            runner=InProcessRunner(2),
+            sync=False,
+            **options,  # type: ignore[arg-type]
+        )
     )
 
 

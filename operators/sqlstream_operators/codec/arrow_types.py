@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -38,6 +39,7 @@ _SIMPLE: dict[Kind, pa.DataType] = {
 }
 
 
+@lru_cache(4096)
 def to_arrow(type_: SqlType) -> pa.DataType:
     """The Arrow type that holds `type_`. Raises ValueError for UNKNOWN.
 
@@ -96,6 +98,7 @@ def from_arrow(type_: pa.DataType) -> SqlType:
     raise ValueError(f"no SQL type for the Arrow type {type_}")
 
 
+@lru_cache(4096)
 def carried(type_: SqlType) -> SqlType:
     """The type as which DuckDB has to hand a column to Arrow: what Arrow would lose of the values becomes text.
 

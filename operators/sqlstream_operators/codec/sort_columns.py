@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream_operators.plan.changelog_spec import Ordering, column_of
-from sqlstream_operators.plan.schema import Schema
+from sqlstream_operators.plan.schema import Schema, column_of
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import Kind, SqlType
 
 from .arrow_types import conform, to_arrow

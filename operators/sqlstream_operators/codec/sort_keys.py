@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sqlstream_operators.plan.changelog_spec import Ordering, column_of
 from sqlstream_operators.plan.equal_values import has_equals, told_apart
-from sqlstream_operators.plan.schema import Schema
+from sqlstream_operators.plan.schema import Schema, column_of
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 
 from .arrow_types import conform, to_arrow

@@ -46,6 +46,32 @@ class Relations:
             self.add_table(name, table, schema)
         return self._tables[name]
 
+    def made_of(self, name: str) -> dict[str, pa.Table] | None:
+        """The relations whose rows are there that a relation is computed from; None: it reads something else, too."""
+        needed: dict[str, None] = {}
+        if name not in self._lazy or self._reads_epoch(name):
+            return None
+        self._collect(self._lazy[name][1], needed)
+        if any(read not in self._tables and not self._lazy[read][1] for read in needed):
+            return None  # the split of a source
+        return {read: self._tables[read] for read in needed if read in self._tables}
+
+    def text(self, name: str) -> str:
+        """All the SQL that computes a relation from those whose rows are there."""
+        needed: dict[str, None] = {}
+        self._collect((name,), needed)
+        return "\n".join(self._lazy[read][0] for read in needed if read not in self._tables)
+
+    def computed_over(self, name: str, others: Mapping[str, pa.Table]) -> tuple[pa.Table, Schema]:
+        """The rows that a relation would have with other rows in those that it is made of, and its columns."""
+        kept = dict(self._tables)
+        self._tables.pop(name, None)
+        self._tables |= others
+        try:
+            return self._run(*self._lazy[name])
+        finally:
+            self._tables = kept
+
     def schema(self, name: str) -> Sequence[Column]:
         """The columns of a relation whose rows are there."""
         return self._schemas[name]
@@ -85,6 +111,10 @@ class Relations:
         finally:
             for name in reversed(made):
                 self._duck.drop(name)
+
+    def _reads_epoch(self, name: str) -> bool:
+        inputs = self._lazy[name][1] if name in self._lazy and name not in self._tables else ()
+        return any(read in OF_EPOCH or self._reads_epoch(read) for read in inputs)
 
     def _collect(self, names: tuple[str, ...], needed: dict[str, None]) -> None:
         """What these relations are made of, each after what it reads."""

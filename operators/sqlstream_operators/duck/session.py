@@ -357,6 +357,7 @@ def worker_session(memory_limit: int | None = None, spill: str | None = None) ->
     return _worker[0]
 
 
+@functools.lru_cache(4096)
 def is_lossy(type_: SqlType) -> bool:
     """Whether a column of this type comes back from Arrow as another SQL type.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -35,7 +36,7 @@ class Operator(Protocol):
     """A stateful operator bound to its spec.
 
     `process` must be deterministic: the same inputs (order included: it is the source's) and state give the
-    same output and the same new state. It is called once an epoch and shard, also without input, so that
+    same output and the same new state. It is called once per epoch and shard, also without input, so that
     windows close when only the watermark moves; it may be left out where `idle` says so, to save opening the
     state.
     """
@@ -53,11 +54,35 @@ class Operator(Protocol):
 
 
 class KeepsAnswer(Protocol):
-    """An operator whose state has all that it has emitted and not taken back (`plan.answers` says which do)."""
+    """An operator whose state has all that it has emitted and not taken back (which do: `OperatorFacts.keeps_answer`)."""
 
     def answer(self, context: OperatorContext) -> pa.Table:
         """That, from the state before this epoch: each row with a positive WEIGHT_COLUMN. Changes no state."""
         ...
+
+
+class Shows(Protocol):
+    """An operator that can show people what it would give now, out of its state alone (which can: `OperatorFacts.view`)."""
+
+    def shown(self, context: OperatorContext) -> pa.Table:
+        """That: the columns of its output, and a positive WEIGHT_COLUMN where rows may be there several times. It changes
+        no state, and of the watermarks looks at `close` alone: what was closed is not shown again.
+        """
+        ...
+
+
+class ShowsAnswer(ABC):
+    """Of an operator that shows the answer that it keeps."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def answer(self, context: OperatorContext) -> pa.Table:
+        """See `KeepsAnswer.answer`."""
+
+    def shown(self, context: OperatorContext) -> pa.Table:
+        """See `Shows.shown`."""
+        return self.answer(context)
 
 
 class AnswersByKey(KeepsAnswer, Protocol):
@@ -65,6 +90,20 @@ class AnswersByKey(KeepsAnswer, Protocol):
 
     def answer_of(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
         """As `answer`, of some keys: in any order, repeated or not, there or not."""
+        ...
+
+
+class ReadingOperator(Protocol):
+    """An operator without state, bound to its spec and to the operators whose states it reads (`ReadingSpec.reads`)."""
+
+    def process(
+        self, inputs: Sequence[pa.Table], states: Sequence[StateStore], duck: DuckSession
+    ) -> OperatorResult:
+        """What changes, given what each of those operators says that changes, and their states before the epoch."""
+        ...
+
+    def answer(self, inputs: Sequence[pa.Table], duck: DuckSession) -> pa.Table:
+        """The whole answer, given all rows that those operators keep as if they came just now."""
         ...
 
 

@@ -25,7 +25,7 @@ from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.plan.watermarks import Watermarks
 
-from .operator import KeepsAnswer, Operator, OperatorContext, OperatorResult
+from .operator import KeepsAnswer, Operator, OperatorContext, OperatorResult, Shows
 from .phase_timer import PhaseTimer
 
 _ROWS = "__touched"
@@ -61,6 +61,10 @@ class TimeToLive:
     def answer(self, context: OperatorContext) -> pa.Table:
         """See `KeepsAnswer.answer`: without the keys that were forgotten, and only if the operator within keeps one."""
         return cast(KeepsAnswer, self._inner).answer(context)
+
+    def shown(self, context: OperatorContext) -> pa.Table:
+        """See `Shows.shown`: without the keys that were forgotten, and only if the operator within shows anything."""
+        return cast(Shows, self._inner).shown(context)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Forget, run the operator, note which keys were touched."""

@@ -1,24 +1,14 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
-A group aggregate, a Top-N, a deduplication, a join, an OVER and a normalised changelog keep what they have emitted and
-not taken back. What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what
-state with a time to live has forgotten.
+Some operators keep what they have emitted and not taken back (`OperatorFacts.keeps_answer`). What is emitted once and for
+all (windows that close, rows without state) is not kept, and neither is what state with a time to live has forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from sqlstream_operators.plan.arranged_spec import ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import (
-    ChangelogNormalizeSpec,
-    DeduplicateSpec,
-    GroupAggregateSpec,
-    JoinSpec,
-    TopNSpec,
-)
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
-from sqlstream_operators.plan.over_spec import OverSpec
 from sqlstream_operators.plan.spec import (
     DimensionInput,
     EpochInput,
@@ -36,21 +26,6 @@ from sqlstream_operators.plan.spec import (
 )
 
 
-def keeps_answer(spec: OperatorSpec) -> bool:
-    """Whether an operator's state has all that it has emitted and not taken back, but of keys that it forgot."""
-    match spec:
-        case GroupAggregateSpec(expiry=None) | TopNSpec() | DeduplicateSpec():
-            return True
-        case ChangelogNormalizeSpec() | JoinSpec() | ArrangeSpec() | OverSpec():
-            return True
-    return False
-
-
-def forgets(spec: OperatorSpec) -> bool:
-    """Whether an operator's state has a time to live."""
-    return getattr(spec, "ttl_us", None) is not None
-
-
 def missing_answers(
     plan: PhysicalPlan, sink: str, *, forgetful: Collection[str] | None = None
 ) -> tuple[str, ...]:
@@ -64,8 +39,9 @@ def missing_answers(
             of_epoch = source == EPOCH_RELATION
             missing["what the epochs' clocks said" if of_epoch else f"rows of the table `{source}`"] = None
             continue
-        forgot = forgets(source) if forgetful is None else source.state.state_id in forgetful
-        if forgot or not keeps_answer(source):
+        state_id = source.state.state_id
+        forgot = source.ttl_us is not None if forgetful is None else state_id in forgetful
+        if forgot or not source.facts.keeps_answer:
             missing[f"{source.state.description or source.kind}"] = None
     return tuple(missing)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .changelog_spec import JoinSideSpec, NoWatermark
+from .join_spec import JoinSideSpec
+from .operator_spec import NO_TIMES, KeepsForGood, NoWatermark, OperatorFacts, ReadingSpec, as_they_are
 from .schema import Column, Schema
 from .state_schema import StateSchema
 from .types import BIGINT, BLOB
@@ -23,13 +24,13 @@ ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
-class ArrangeSpec(NoWatermark):
+class ArrangeSpec(NoWatermark, KeepsForGood):
     """Keeps the rows of a relation by `keys`, and says what an epoch changes of them.
 
     Input: as that of a side of a `JoinSpec`. `whole`: rows with a NULL among their keys are kept too. State: table `rows`,
-    as `left` and `right` there; rows that only come have names there that no other row has.
+    as `left` and `right` there; append-only rows have names there that no other row has.
 
-    Output: each distinct row that changes, once (of rows that only come each one): the keys, the columns, ROW, WAS and IS.
+    Output: each distinct row that changes, once (of append-only rows each one): the keys, the columns, ROW, WAS and IS.
     These are no changes for anything but the joins that read the arrangement.
     """
 
@@ -54,6 +55,20 @@ class ArrangeSpec(NoWatermark):
     def output(self) -> Schema:
         """What is given of a row that changes."""
         return (*self.keys, *self.rows.columns, Column(ROW, BLOB), Column(WAS, BIGINT), Column(IS, BIGINT))
+
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=True,
+            view=None,
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=NO_TIMES,
+            waiting=None,
+            seed=None,
+            late_rows_of=None,
+        )
 
 
 #: What an operator gives, for the SQL of `AnswerRows`.
@@ -92,13 +107,15 @@ class ArrangedSide:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrangedJoinSpec:
+class ArrangedJoinSpec(ReadingSpec):
     """Combinations of a row of each side whose `keys` are equal and for which `condition` holds, kept up to date.
 
     Two sides of any type of `JoinSpec`, or more, of type 'inner': then what changes on one side meets the rows of all
     others, and no combination of some of them is kept. No two columns of the sides have one name. `given` are, for each
     column of `output`, the column that it is. `merges`: equal rows of `output` may come of different ones.
     """
+
+    kind: ClassVar[str] = "arranged_join"
 
     type: str
     keys: Schema
@@ -119,3 +136,8 @@ class ArrangedJoinSpec:
     def emits_changes(self) -> bool:
         """Whether a row that was given can be taken back."""
         return self.type not in ("inner", "semi") or any(side.retracting for side in self.sides)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The states of its sides."""
+        return tuple(side.state_id for side in self.sides)

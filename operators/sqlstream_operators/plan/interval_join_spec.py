@@ -5,9 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec, check_sides
+from sqlstream_operators.plan.join_spec import JoinSideSpec, check_sides
+from sqlstream_operators.plan.operator_spec import (
+    ByWatermark,
+    KeepsForGood,
+    OperatorFacts,
+    TimeColumn,
+    Waiting,
+    as_they_are,
+)
 from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.state_schema import StateSchema
+
+SIDES = ("left", "right")
+"""The state tables with the rows of each side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,7 @@ class TimeBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalJoinSpec:
+class IntervalJoinSpec(ByWatermark, KeepsForGood):
     """Pairs of rows of two append-only relations with equal keys whose times are near each other; state goes with time.
 
     Flink's interval join, and with a window's end as time its window join. Inputs, `keys`, `condition` and `type` are as in
@@ -73,3 +84,29 @@ class IntervalJoinSpec:
         check_sides(self.type, self.keys, self.left, self.right)
         if self.left.retracting or self.right.retracting:
             raise ValueError("the rows of an interval join stay")
+
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=False,
+            view=None,
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=self._times,
+            waiting=self._waiting,
+            seed=None,
+            late_rows_of=None,
+        )
+
+    @property
+    def _times(self) -> dict[str, tuple[TimeColumn, ...]]:
+        together = TimeColumn("time_from", "the first time that is kept together with it")
+        alone = TimeColumn("time", "the time of the row")
+        return {t.name: (together if t.name in SIDES else alone,) for t in self.state.tables}
+
+    @property
+    def _waiting(self) -> Waiting:
+        """Pairs are given as their rows come: only rows without a partner are given when the watermark has passed them."""
+        slice_us = 0 if self.type in ("inner", "semi") else 1
+        return Waiting(tables=SIDES, what="row", slice_us=slice_us, offset_us=0, tick_us=1)

@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sqlstream_operators.plan.changelog_spec import Ordering
+from sqlstream_operators.plan.operator_spec import (
+    NO_TIMES,
+    WINDOW_END,
+    ByWatermark,
+    Forgets,
+    KeepsForGood,
+    NoWatermark,
+    OperatorFacts,
+    View,
+    Waiting,
+    as_they_are,
+    times_of,
+)
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.top_n_spec import Ordering
 
 ROWS = "rows"
 """The state table with the rows."""
@@ -61,7 +74,7 @@ def _check(columns: Schema, partition: tuple[str, ...], calls: tuple[OverCall, .
 
 
 @dataclass(frozen=True, slots=True)
-class OverSpec:
+class OverSpec(NoWatermark, Forgets):
     """Functions of each row over its partition, kept up to date as rows come and go.
 
     Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal in all of `order`
@@ -91,11 +104,6 @@ class OverSpec:
         _check(self.columns, self.partition, self.calls)
 
     @property
-    def watermark_sources(self) -> tuple[str, ...]:
-        """Nothing here depends on a watermark."""
-        return ()
-
-    @property
     def reach(self) -> Reach | None:
         """Which rows a row depends on; None: it may be all of the partition."""
         reach = Reach(0, 0)
@@ -104,6 +112,20 @@ class OverSpec:
                 return None
             reach = reach.both(call.reach)
         return reach
+
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=True,
+            view=View(self.state.tables[0].name),
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=NO_TIMES,
+            waiting=None,
+            seed=None,
+            late_rows_of=None,
+        )
 
 
 WAITING, LEAVING, TOTALS = "waiting", "leaving", "totals"
@@ -157,8 +179,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class OverOnCloseSpec:
-    """Functions of each row over its partition, given once, when the watermark has passed the row; of rows that only come.
+class OverOnCloseSpec(ByWatermark, KeepsForGood):
+    """Functions of each row over its partition, given once, when the watermark has passed the row; of append-only rows.
 
     Input: SLICE_COLUMN BIGINT (when the time of the row is over, µs; ascending in the first term of `order`, or the same in
     all of a partition) and `columns`; append-only. A row with end E is given at watermark W iff E - tick <= W. `slot_us` is
@@ -191,3 +213,17 @@ class OverOnCloseSpec:
     def parts(self) -> tuple[CarriedPart, ...]:
         """The parts of all `carried`."""
         return tuple(part for call in self.carried for part in call.parts)
+
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=False,
+            view=None,
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=times_of(self.state, WINDOW_END),
+            waiting=Waiting(tables=(WAITING,), what="row", slice_us=1, offset_us=0, tick_us=1),
+            seed=None,
+            late_rows_of=None,
+        )

@@ -36,3 +36,11 @@ class Column:
 
 
 Schema = tuple[Column, ...]
+
+
+def column_of(columns: Schema, name: str) -> Column:
+    """The column called `name`; KeyError if there is none."""
+    for column in columns:
+        if column.name == name:
+            return column
+    raise KeyError(name)

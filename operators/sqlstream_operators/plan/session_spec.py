@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sqlstream_operators.plan.operator_spec import (
+    WINDOW_END,
+    ByWatermark,
+    KeepsForGood,
+    OperatorFacts,
+    Waiting,
+    as_they_are,
+    times_of,
+)
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.types import TIMESTAMP, VARCHAR
@@ -19,7 +28,7 @@ TOLD: Schema = (Column("event_time", TIMESTAMP), Column("row", VARCHAR))
 
 
 @dataclass(frozen=True, slots=True)
-class SessionWindowsSpec:
+class SessionWindowsSpec(ByWatermark, KeepsForGood):
     """Puts each row into the session of its partition: rows of which each is at most `gap_us` after the one before.
 
     Sessions are [first, last + gap): those that overlap or touch are one, as in Flink (`TimeWindow.intersects`). A session
@@ -67,9 +76,23 @@ class SessionWindowsSpec:
         """Whether a row that was given can be taken back."""
         return self.changes
 
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=False,
+            view=None,
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=times_of(self.state, WINDOW_END),
+            waiting=Waiting(tables=("closing",), what="session", slice_us=1, offset_us=0, tick_us=1),
+            seed=None,
+            late_rows_of=self.table,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class SessionAggregateSpec:
+class SessionAggregateSpec(ByWatermark, KeepsForGood):
     """Groups rows by the sessions of their partition, of which it keeps accumulators and no row.
 
     Sessions, input and late rows are those of `SessionWindowsSpec`. `partial` are DuckDB aggregates over `columns`, `merge`
@@ -108,3 +131,17 @@ class SessionAggregateSpec:
     def emits_changes(self) -> bool:
         """Whether a row that was given can be taken back."""
         return self.changes
+
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=False,
+            view=None,
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=times_of(self.state, WINDOW_END),
+            waiting=Waiting(tables=("closing",), what="session", slice_us=1, offset_us=0, tick_us=1),
+            seed=None,
+            late_rows_of=self.table,
+        )

@@ -2,7 +2,7 @@
 
 A pipeline is a chain of *levels*. Level 0 reads splits of the sources; every later level reads what an
 exchange brought to its shard. All stages of a level run in the same Spark task, so a relation that two
-consumers need is computed once, and the whole pipeline is one Spark job an epoch. An edge that skips a level
+consumers need is computed once, and the whole pipeline is one Spark job per epoch. An edge that skips a level
 is passed through by the level between.
 
 Inside a stage, named relations are made in order by *steps* (DuckDB fragments and operators) and leave it by
@@ -14,85 +14,32 @@ class may be renamed; its kind may not, and no kind is given to another class ag
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, get_args
 
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import (
-    ChangelogNormalizeSpec,
-    DeduplicateSpec,
-    DistinctValuesSpec,
-    FirstRowSpec,
-    GroupAggregateSpec,
-    JoinSpec,
-    SuppressUntilCloseSpec,
-    TopNSpec,
-    WindowTopNSpec,
-)
+from sqlstream_operators.plan.changelog_normalize_spec import ChangelogNormalizeSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
 from sqlstream_operators.plan.epoch_values import ARRIVAL_RELATION
+from sqlstream_operators.plan.first_row_spec import FirstRowSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
+from sqlstream_operators.plan.operator_spec import StatefulSpec
 from sqlstream_operators.plan.over_spec import OverOnCloseSpec, OverSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.suppress_until_close_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.types import SqlType, quote_identifier
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
+from sqlstream_operators.plan.window_spec import WindowSpec
 
 __all__ = ["KIND_COLUMN", "SLICE_COLUMN", "WEIGHT_COLUMN", "Column", "RowKind", "Schema"]
-
-
-class WindowKind(StrEnum):
-    """The window table-valued functions."""
-
-    TUMBLE = "TUMBLE"
-    HOP = "HOP"
-    CUMULATE = "CUMULATE"
-    SESSION = "SESSION"
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """A window function over event time; all lengths in µs.
-
-    `slide_us` is the slide of HOP, the step of CUMULATE, and equals `size_us` for TUMBLE. A window
-    [start, end) has start = offset (mod slide) for TUMBLE and HOP; a CUMULATE window starts at
-    offset (mod size) and ends at a multiple of the step after its start, at most `size_us` later.
-    With `shared_slices` the state keeps one row per key and slice and a window is put together from its
-    slices when it closes; without, each window is its own slice (a row is copied into every window), which
-    keeps arrival order inside a window for aggregates that are sensitive to it. Of SESSION `size_us` is the gap; its
-    windows may end at any time (`slide_us` is 1), and share nothing.
-
-    >>> WindowSpec(WindowKind.HOP, size_us=10, slide_us=4).slice_us
-    2
-    """
-
-    kind: WindowKind
-    size_us: int
-    slide_us: int
-    offset_us: int = 0
-    shared_slices: bool = True
-
-    def __post_init__(self) -> None:
-        if self.size_us <= 0 or self.slide_us <= 0:
-            raise ValueError("window size and slide must be positive")
-        if self.kind is WindowKind.TUMBLE and self.slide_us != self.size_us:
-            raise ValueError("a TUMBLE window's slide is its size")
-        if self.kind is WindowKind.CUMULATE and self.size_us % self.slide_us:
-            raise ValueError("a CUMULATE window's size is a multiple of its step")
-        if self.kind is WindowKind.SESSION and (self.slide_us, self.offset_us, self.shared_slices) != (
-            1,
-            0,
-            False,
-        ):
-            raise ValueError("a SESSION window has nothing but a gap")
-
-    @property
-    def slice_us(self) -> int:
-        """The length of a shared slice in µs."""
-        return math.gcd(self.size_us, self.slide_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,59 +163,6 @@ class SinkSpec:
 
 # ---------------------------------------------------------------------------------------------- operators
 
-
-@dataclass(frozen=True, slots=True)
-class DistinctSpec:
-    """State shared by all DISTINCT aggregates over the same expressions.
-
-    The partial relation of it has the columns: slice end, the grouping keys, `values`, and one BOOLEAN
-    column a `flags` entry (TRUE where a row passed that aggregate's FILTER). Merging is BOOL_OR.
-    """
-
-    name: str
-    values: tuple[Column, ...]
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowAggregateSpec:
-    """Merges partial aggregates into slices kept as state and emits every window when it closes.
-
-    Input `partials` (first input): SLICE_COLUMN BIGINT (end of the slice, µs), the `keys`, the
-    `accumulators`. One further input for each of `distincts`. State: table `acc` (layout time: slice end;
-    key: keys; value: accumulators) and one table for each of `distincts` (sub-key: its values).
-
-    `merge` gives, for each accumulator, the DuckDB aggregate expression that merges several of them; it
-    refers to accumulator columns by their names, and rows reach it in arrival order. `emit` is DuckDB SQL over
-    relation `merged` (one row per key and window: `window_start`, `window_end` TIMESTAMP, keys, merged
-    accumulators and, for each of `distincts`, its counted columns `<name>.<aggregate>` as the planner
-    named them in `distinct_aggregates`) giving the operator's output relation.
-    `distinct_aggregates`: for each of `distincts`, tuples (column name, DuckDB aggregate expression over
-    that distinct table's rows of one window, already deduplicated).
-    """
-
-    kind: ClassVar[str] = "window_aggregate"
-    emits_changes: ClassVar[bool] = False
-
-    state: StateSchema
-    window: WindowSpec
-    keys: Schema
-    accumulators: Schema
-    merge: tuple[str, ...]
-    emit: str
-    output: Schema
-    watermark_sources: tuple[str, ...]
-    tick_us: int
-    distincts: tuple[DistinctSpec, ...] = ()
-    distinct_aggregates: tuple[tuple[tuple[str, str], ...], ...] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.merge) != len(self.accumulators):
-            raise ValueError("one merge expression per accumulator")
-        if len(self.distinct_aggregates) != len(self.distincts):
-            raise ValueError("one tuple of aggregates per distinct state")
-
-
 OperatorSpec = (
     WindowAggregateSpec
     | GroupAggregateSpec
@@ -288,6 +182,22 @@ OperatorSpec = (
     | SessionWindowsSpec
     | SessionAggregateSpec
 )
+"""Where a spec is registered, by a line. Plans as JSON follow from it; `operators/registry.py` and the planner's are checked
+against it.
+"""
+
+ReadingOperatorSpec = ArrangedJoinSpec
+"""Where a spec of an operator without state is registered; of several it is a union, too."""
+
+SPECS: tuple[type[StatefulSpec], ...] = get_args(OperatorSpec)
+
+
+def check_registered(what: str, classes: Iterable[type]) -> None:
+    """Raises InternalError unless `what` has a line for each class of specs, and for no other."""
+    odd = sorted(c.__name__ for c in set(SPECS).symmetric_difference(classes))
+    if odd:
+        raise InternalError(f"OperatorSpec (plan/spec.py) and {what} do not agree about {', '.join(odd)}")
+
 
 # -------------------------------------------------------------------------------------------------- stages
 
@@ -362,20 +272,20 @@ class OperatorStep:
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """A join of what arrangements of this stage keep, one a side: `inputs` are the relations that their steps make.
+    """An operator without state: it reads that of operators of this stage, whose steps make the relations `inputs`.
 
-    It has no state: it reads theirs. Its result is the relation `name`.
+    Its result is the relation `name`.
     """
 
     kind: ClassVar[str] = "join_arranged"
 
     name: str
-    join: ArrangedJoinSpec
+    join: ReadingOperatorSpec
     inputs: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.inputs) != len(self.join.sides):
-            raise ValueError(f"step {self.name}: {len(self.inputs)} inputs for {len(self.join.sides)} sides")
+        if len(self.inputs) != len(self.join.reads):
+            raise ValueError(f"step {self.name}: {len(self.inputs)} inputs for {len(self.join.reads)} sides")
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,6 +423,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         known = {i.name for i in self.inputs}
+        kept: dict[str, str] = {}
         for step in self.steps:
             for name in read_by(step):
                 if name not in known:
@@ -520,6 +431,10 @@ class Stage:
             if step.name in known:
                 raise ValueError(f"stage {self.id}: relation {step.name} is made twice")
             known.update(made_by(step))
+            if isinstance(step, OperatorStep):
+                kept[step.name] = step.operator.state.state_id
+            elif isinstance(step, JoinStep) and tuple(map(kept.get, step.inputs)) != step.join.reads:
+                raise ValueError(f"stage {self.id}: step {step.name} reads states that its inputs don't keep")
         for output in self.outputs:
             if output.input not in known:
                 raise ValueError(f"stage {self.id}: output reads unknown relation {output.input}")
@@ -549,7 +464,8 @@ class JobOptions:
     """What `SET` statements decide. None: the command line or the runtime's default decides.
 
     `drain`: the end of what bounded sources have is the end of time, and all that is open closes. `failing_rows`: what
-    becomes of a row over which an expression fails: "fail" (None), or "dead-letter".
+    becomes of a row over which an expression fails: "fail" (None), or "dead-letter"; "dead-letter-as-read": only of rows
+    of sources.
     """
 
     name: str | None = None

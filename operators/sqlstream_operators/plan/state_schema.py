@@ -12,11 +12,12 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from .types import SqlType, parse_type
+from .plain_data import PlainData, stored
+from .types import SqlType
 
 Layout = Literal["key", "time", "list"]
 
@@ -36,7 +37,7 @@ class UntypedFieldError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class StateField:
+class StateField(PlainData):
     """One stored field: its column name, its type, and the fingerprint of what it means."""
 
     name: str
@@ -50,15 +51,6 @@ class StateField:
             raise ValueError(f"state field {self.name} needs a fingerprint")
         if not self.type.is_known:
             raise UntypedFieldError(self.name)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {"name": self.name, "type": str(self.type), "fingerprint": self.fingerprint}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StateField:
-        """Read what `to_json` wrote."""
-        return cls(data["name"], parse_type(data["type"]), data["fingerprint"])
 
 
 def disambiguated(fields: Iterable[StateField]) -> list[StateField]:
@@ -76,7 +68,7 @@ def disambiguated(fields: Iterable[StateField]) -> list[StateField]:
 
 
 @dataclass(frozen=True, slots=True)
-class StateTable:
+class StateTable(PlainData):
     """One table of a state: rows of value fields by (key, sub-key), or by (time, key, sub-key).
 
     `key` decides the shard. Layout 'key' keeps the rows of a key together, in the order of the sub-key.
@@ -137,30 +129,9 @@ class StateTable:
         """The columns of the value."""
         return tuple(field.name for field in self.value)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {
-            "name": self.name,
-            "layout": self.layout,
-            "key": [field.to_json() for field in self.key],
-            "sub_key": [field.to_json() for field in self.sub_key],
-            "value": [field.to_json() for field in self.value],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StateTable:
-        """Read what `to_json` wrote."""
-        return cls(
-            data["name"],
-            data["layout"],
-            tuple(StateField.from_json(field) for field in data["key"]),
-            tuple(StateField.from_json(field) for field in data["sub_key"]),
-            tuple(StateField.from_json(field) for field in data["value"]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class StateSchema:
+class StateSchema(PlainData):
     """All the state of one operator: a stable id, what it is for people, its tables, and what it means.
 
     `identity` is what it means, whole, as JSON text that only the planner reads; it is stored with manifests, and schemas
@@ -182,7 +153,7 @@ class StateSchema:
     operator: str
     description: str
     tables: tuple[StateTable, ...]
-    identity: str = dataclasses.field(default="", compare=False)
+    identity: str = dataclasses.field(default="", compare=False, metadata=stored(plans_only=True))
 
     def __post_init__(self) -> None:
         if not self.state_id:
@@ -213,22 +184,3 @@ class StateSchema:
             if table.name == name:
                 return table
         raise KeyError(f"state {self.state_id} has no table {name!r}")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {
-            "state_id": self.state_id,
-            "operator": self.operator,
-            "description": self.description,
-            "tables": [table.to_json() for table in self.tables],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StateSchema:
-        """Read what `to_json` wrote."""
-        return cls(
-            data["state_id"],
-            data["operator"],
-            data["description"],
-            tuple(StateTable.from_json(table) for table in data["tables"]),
-        )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec, check_sides
+from sqlstream_operators.plan.join_spec import JoinSideSpec, check_sides
+from sqlstream_operators.plan.operator_spec import (
+    WINDOW_END,
+    ByWatermark,
+    KeepsForGood,
+    OperatorFacts,
+    Waiting,
+    as_they_are,
+    times_of,
+)
 from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.state_schema import StateSchema
 
@@ -13,7 +22,7 @@ TEMPORAL_JOINS = ("inner", "left")
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalJoinSpec:
+class TemporalJoinSpec(ByWatermark, KeepsForGood):
     """Each row of the left with the row of the right with equal keys that is the newest at its time.
 
     Flink's event-time temporal join, and ASOF JOIN. Two append-only inputs: SLICE_COLUMN BIGINT (the row's time, µs), `keys`
@@ -71,3 +80,17 @@ class TemporalJoinSpec:
     def columns(self) -> Schema:
         """The columns of both sides."""
         return (*self.left.columns, *self.right.columns)
+
+    @property
+    def facts(self) -> OperatorFacts:
+        """What there is to know of it."""
+        return OperatorFacts(
+            keeps_answer=False,
+            view=None,
+            columns=self.columns,
+            unchanged=as_they_are(self.output),
+            times=times_of(self.state, WINDOW_END),
+            waiting=Waiting(tables=("waiting",), what="row", slice_us=1, offset_us=0, tick_us=1),
+            seed=None,
+            late_rows_of=None,
+        )

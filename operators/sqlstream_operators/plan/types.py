@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Kind(StrEnum):
@@ -263,6 +264,7 @@ def spelled(type_: SqlType) -> str:
 _TOKEN = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\]|[(),])""")
 
 
+@lru_cache(4096)
 def parse_type(text: str) -> SqlType:
     """Read back what `str(SqlType)` wrote. Raises ValueError on anything else.
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
-from .changelog_spec import GroupAggregateSpec
 from .cut_down import cut_down
 from .spec import (
     DimensionSpec,
     ExchangeInput,
     ExchangeOutput,
     LateStep,
-    OperatorSpec,
     OperatorStep,
     PhysicalPlan,
     SourceInput,
@@ -74,18 +71,9 @@ def _told(step: Step, called: Mapping[str, str]) -> Step:
     if isinstance(step, LateStep):
         return replace(step, watermark_sources=_names(step.watermark_sources, called))
     if isinstance(step, OperatorStep):
-        return replace(step, operator=_spec(step.operator, called))
+        spec = step.operator
+        return replace(step, operator=spec.moved_by(_names(spec.watermark_sources, called)))
     return step
-
-
-def _spec(spec: OperatorSpec, called: Mapping[str, str]) -> OperatorSpec:
-    if isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
-        sources = _names(spec.expiry.watermark_sources, called)
-        return replace(spec, expiry=replace(spec.expiry, watermark_sources=sources))
-    if not any(field.name == "watermark_sources" for field in fields(spec)):
-        return spec
-    told: dict[str, Any] = {"watermark_sources": _names(spec.watermark_sources, called)}
-    return replace(spec, **told)
 
 
 def _names(names: Iterable[str], called: Mapping[str, str]) -> tuple[str, ...]:

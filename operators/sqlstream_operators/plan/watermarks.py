@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .plain_data import PlainRow
+
 #: Watermark values that mean "nothing read yet" and "the input is complete", in µs.
 WATERMARK_MIN = -(2**63)
 WATERMARK_MAX = 2**63 - 1
@@ -12,10 +14,12 @@ WATERMARK_MAX = 2**63 - 1
 #: them, delays and bounds of joins can be computed; around times at the ends of what DuckDB has they can't.
 EARLIEST_EVENT_US = -62_167_219_200_000_000
 LATEST_EVENT_US = 253_402_300_799_999_999
+#: Among operators, what stands for none: rows whose event time is too far away come to no operator.
+OUTSIDE = "outside"
 
 
 @dataclass(frozen=True, slots=True)
-class Watermarks:
+class Watermarks(PlainRow):
     """The watermarks that apply to one operator in one epoch, µs.
 
     `previous` is the close watermark of the epoch before, `late` decides what is late in this epoch, `close`

@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlstream_operators.errors import StateError
+from sqlstream_operators.plan.plain_data import PlainRow
 
 from .checkpoint_store import CheckpointStore
 from .private_folder import make_private
@@ -29,21 +30,12 @@ _READ = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class DimensionCopy:
+class DimensionCopy(PlainRow):
     """A copy of a dimension table: its name in the checkpoint store, its rows and its bytes."""
 
     name: str
     rows: int
     bytes: int
-
-    def to_json(self) -> list[Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return [self.name, self.rows, self.bytes]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> DimensionCopy:
-        """Read what `to_json` wrote."""
-        return cls(*data)
 
 
 def keep(

@@ -38,7 +38,7 @@ def known_schemas(stored: Sequence[StateSchema], schema: StateSchema) -> tuple[S
                 if new.name == table.name and _identity(new) != _identity(table):
                     raise StateSchemaError(
                         f"state {schema.state_id}: table {table.name} was written with another key or layout",
-                        "the state has to be adapted to the changed query before it is used",
+                        "the state must be adapted to the changed query before it is used",
                     )
     if any(old.schema_id == schema.schema_id for old in stored):
         return tuple(stored)

@@ -10,13 +10,13 @@ What no retained manifest names is garbage; the runtime's collector sweeps `FOLD
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlstream_operators.errors import StateError
+from sqlstream_operators.plan.plain_data import PlainData, PlainRow, stored
 
 from .checkpoint_store import CheckpointStore
 
@@ -36,7 +36,7 @@ _COMPRESS_FROM = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
+class StagedFile(PlainRow):
     """A file of staged rows: its name in the checkpoint store, its rows and its bytes."""
 
     name: str
@@ -45,36 +45,17 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRows:
+class StagedRows(PlainData):
     """What a task staged: files in the order of its rows, or `inline` an IPC stream, or nothing of both."""
 
     rows: int = 0
-    files: tuple[StagedFile, ...] = ()
-    inline: bytes | None = None
+    files: tuple[StagedFile, ...] = field(default=(), metadata=stored(if_default=False))
+    inline: bytes | None = field(default=None, metadata=stored(if_default=False))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the files."""
         return tuple(file.name for file in self.files)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        found: dict[str, Any] = {"rows": self.rows}
-        if self.files:
-            found["files"] = [[file.name, file.rows, file.bytes] for file in self.files]
-        if self.inline is not None:
-            found["inline"] = base64.b64encode(self.inline).decode()
-        return found
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StagedRows:
-        """Read what `to_json` wrote."""
-        inline = data.get("inline")
-        return cls(
-            data["rows"],
-            tuple(StagedFile(*file) for file in data.get("files", ())),
-            None if inline is None else base64.b64decode(inline),
-        )
 
 
 def stage(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sqlstream_operators.plan.plain_data import PlainData, PlainRow
 from sqlstream_operators.plan.state_schema import StateSchema
 
 _CHUNK = 4 << 20
@@ -40,7 +41,7 @@ def file_digest(content: bytes | memoryview | Path, like: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StateFile:
+class StateFile(PlainRow):
     """One immutable file of the checkpoint store: its name there, its size in bytes, its digest."""
 
     name: str
@@ -51,38 +52,18 @@ class StateFile:
         """The same file, as a store names it in which it is in this folder."""
         return replace(self, name=f"{folder}/{self.name}")
 
-    def to_json(self) -> list[Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return [self.name, self.bytes, self.digest]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> StateFile:
-        """Read what `to_json` wrote."""
-        name, size, digest = data
-        return cls(name, size, digest)
-
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(PlainRow):
     """A file of values that rows point to (`segments`): of which table, by its index, and the bytes of the values."""
 
     file: StateFile
     table: int
     bytes: int
 
-    def to_json(self) -> list[Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return [self.file.to_json(), self.table, self.bytes]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> Segment:
-        """Read what `to_json` wrote."""
-        file, table, size = data
-        return cls(StateFile.from_json(file), table, size)
-
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(PlainRow):
     """What one epoch changed: first the key ranges (hex, half-open) are deleted, then the file's rows are
     applied.
 
@@ -93,22 +74,6 @@ class Delta:
     file: StateFile | None
     deleted_ranges: tuple[tuple[str, str], ...]
     rows: int
-
-    def to_json(self) -> list[Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        file = None if self.file is None else self.file.to_json()
-        return [self.epoch, file, [list(range_) for range_ in self.deleted_ranges], self.rows]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> Delta:
-        """Read what `to_json` wrote."""
-        epoch, file, ranges, rows = data
-        return cls(
-            epoch,
-            None if file is None else StateFile.from_json(file),
-            tuple((first, last) for first, last in ranges),
-            rows,
-        )
 
     @property
     def size(self) -> int:
@@ -124,7 +89,7 @@ def chain_after(chain: str, delta: Delta) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardVersion:
+class ShardVersion(PlainData):
     """The state of one shard after an epoch: `snapshot`, and after it `deltas` in order. Version 0 is empty.
 
     version: the epoch that made it. chain: identifies the content by how it came about: the same history
@@ -202,38 +167,18 @@ class ShardVersion:
         segments = (segment.file for segment in self.segments)
         return (*self.snapshot, *segments, *(delta.file for delta in deltas if delta.file is not None))
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        snapshot = [file.to_json() for file in self.snapshot]
-        segments = [segment.to_json() for segment in self.segments]
-        return {
-            "version": self.version,
-            # A program that knows no segments would collect them: it must not find what it needs.
-            **({"snapshot_and_segments": [snapshot, segments]} if segments else {"snapshot": snapshot}),
-            "deltas": [delta.to_json() for delta in self.deltas],
-            "earlier": [delta.to_json() for delta in self.earlier],
-            "chain": self.chain,
-            "base_chain": self.base_chain,
-            "earlier_chain": self.earlier_chain,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "schemas": [schema.to_json() for schema in self.schemas],
-        }
+    @classmethod
+    def stored_form(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """A program that knows no segments would collect them: it must not find what it needs."""
+        if not data["segments"]:
+            del data["segments"]
+            return data
+        return {"snapshot_and_segments": [data.pop("snapshot"), data.pop("segments")], **data}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ShardVersion:
-        """Read what `to_json` wrote."""
-        snapshot, segments = data.get("snapshot_and_segments") or (data["snapshot"], ())
-        return cls(
-            version=data["version"],
-            snapshot=tuple(StateFile.from_json(file) for file in snapshot),
-            segments=tuple(Segment.from_json(segment) for segment in segments),
-            deltas=tuple(Delta.from_json(delta) for delta in data["deltas"]),
-            earlier=tuple(Delta.from_json(delta) for delta in data["earlier"]),
-            chain=data["chain"],
-            base_chain=data["base_chain"],
-            earlier_chain=data["earlier_chain"],
-            rows=data["rows"],
-            bytes=data["bytes"],
-            schemas=tuple(StateSchema.from_json(schema) for schema in data["schemas"]),
-        )
+    def read_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The other way round."""
+        if "snapshot_and_segments" not in data:
+            return data
+        snapshot, segments = data["snapshot_and_segments"]
+        return {**data, "snapshot": snapshot, "segments": segments}

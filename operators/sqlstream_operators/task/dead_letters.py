@@ -7,6 +7,7 @@ many there are of each kind. A line is an object: `epoch`, `kind`, where the row
   how many there are from the first to the last, `event_time`, `row` (an object)
 - `no-time`: `operator`, `reason`, `row` (an object)
 - `malformed`: `origin`, `line`, `reason`, `row` (text), `expression`: the SQL that can't be computed of a row that was read
+- `failed`: `operator` that gave the row, `reason`, `expression`, `row` (an object)
 """
 
 from __future__ import annotations
@@ -118,6 +119,17 @@ class DeadLetters:
         if number:
             self.counts["malformed"] += number
         return number
+
+    def failed(self, rows: Iterable[tuple[str, str, str | None, Mapping[str, str]]]) -> None:
+        """Keep rows of an operator over which an expression fails: its name, why, the expression, the values as text."""
+        with self._file().open("a", encoding="utf-8") as out:
+            for operator, reason, expression, row in rows:
+                told = {"epoch": self.epoch.epoch, "kind": "failed", "operator": operator, "reason": reason}
+                out.write(
+                    json.dumps(_present({**told, "expression": expression, "row": row}), ensure_ascii=False)
+                    + "\n"
+                )
+                self.counts["failed"] += 1
 
     def stage(self) -> StagedLetters | None:
         """Put the file into the checkpoint store, under a name that its content decides; None: there is none."""

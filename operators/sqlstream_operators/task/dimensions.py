@@ -29,7 +29,7 @@ def add_dimensions(relations: Relations, plan: PhysicalPlan, stage: Stage, epoch
             store = CheckpointStore(epoch.checkpoint)
             rows = _COPIES.table(store, name, frozenset(epoch.dimensions.values()), Path(epoch.local_dir))
             rows = conformed(rows, schema, f"dimension {found.dimension}")
-        elif epoch.restated or epoch.retracts:  # nothing is read, so nothing is looked up
+        elif epoch.reemitted or epoch.retracts:  # nothing is read, so nothing is looked up
             rows = empty(schema)
         else:
             raise InternalError(f"epoch {epoch.epoch} has no copy of {found.dimension}")

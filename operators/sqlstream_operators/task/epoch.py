@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.plan_json import decode as decode_json
-from sqlstream_operators.plan.plan_json import encode as encode_json
+from sqlstream_operators.plan.plain_data import PlainData
 from sqlstream_operators.plan.spec import ExchangeInput, ExchangeOutput, LateStep, PhysicalPlan, Stage, Step
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -20,14 +19,14 @@ from .io import Stores
 
 
 @dataclass(frozen=True, slots=True)
-class EpochContext:
+class EpochContext(PlainData):
     """What a task must know of its epoch; plain data.
 
     watermarks: of each source, µs. state: by state id, the versions of all shards before this epoch, in
     order; their number is the parallelism that they were written with, state_max_parallelism the max_parallelism (0:
     the same). checkpoint: URI of the checkpoint
     store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
-    planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
+    planned, µs, the same when it is replayed. reemitted: sinks that get the whole answer that the state has, and nothing
     else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
     dimensions: of each dimension table, the name of its copy in the checkpoint store. of_history: it reads again what
     epochs have read that are no part of it (a backfill). latest: by source, the watermark (µs) beyond which rows don't count
@@ -42,7 +41,7 @@ class EpochContext:
     checkpoint: str = ""
     local_dir: str = ""
     now_us: int = 0
-    restated: tuple[str, ...] = ()
+    reemitted: tuple[str, ...] = ()
     retracts: bool = False
     state_max_parallelism: int = 0
     dimensions: Mapping[str, str] = field(default_factory=dict)
@@ -75,33 +74,6 @@ class EpochContext:
         """The same once sources have been read up to watermarks (µs)."""
         raised = {s: marks.raised(watermarks.get(s)) for s, marks in self.watermarks.items()}
         return replace(self, watermarks=raised)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
-        return {
-            "epoch": self.epoch,
-            "shards": self.shards,
-            "max_parallelism": self.max_parallelism,
-            "watermarks": {s: encode_json(Watermarks, marks) for s, marks in sorted(self.watermarks.items())},
-            "state": {s: [v.to_json() for v in versions] for s, versions in sorted(self.state.items())},
-            "checkpoint": self.checkpoint,
-            "local_dir": self.local_dir,
-            "now_us": self.now_us,
-            "restated": list(self.restated),
-            "retracts": self.retracts,
-            "state_max_parallelism": self.state_max_parallelism,
-            "dimensions": dict(self.dimensions),
-            "of_history": self.of_history,
-            "latest": dict(self.latest),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EpochContext:
-        """Read what `to_json` wrote."""
-        marks = {s: decode_json(Watermarks, m, f"watermarks.{s}") for s, m in data["watermarks"].items()}
-        state = {s: tuple(ShardVersion.from_json(v) for v in vs) for s, vs in data["state"].items()}
-        restated = tuple(data["restated"])
-        return cls(**{**data, "watermarks": marks, "state": state, "restated": restated})
 
 
 def rocks_stores(epoch: EpochContext, shard: int) -> Stores:

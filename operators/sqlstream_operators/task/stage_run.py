@@ -18,14 +18,11 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, negated, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
-from sqlstream_operators.operators.join.arranged_join import ArrangedJoin
 from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.operators.registry import operator_of, reader_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
-from sqlstream_operators.plan.answers import keeps_answer
-from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec
-from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
+from sqlstream_operators.plan.operator_spec import ReadingSpec, StatefulSpec
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     WEIGHT_COLUMN,
@@ -36,7 +33,6 @@ from sqlstream_operators.plan.spec import (
     JoinStep,
     LateStep,
     LoadStateStep,
-    OperatorSpec,
     OperatorStep,
     PhysicalPlan,
     ReadStateStep,
@@ -54,9 +50,14 @@ from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
+from .failing_changes import one_failing, without_failing
+from .failing_rows import said_of
 from .io import Refusing, Stores, Writers
 from .opened_states import OpenedStates
 from .report import Report, StagedPart
+
+#: The relation with a row that failed.
+_ROW = "__failing_row"
 
 
 def task_name(epoch: EpochContext, level: int, ordinal: int) -> str:
@@ -103,7 +104,7 @@ class StageRun:
                 elif isinstance(step, OperatorStep):
                     self._operate(step, relations)
                 elif isinstance(step, JoinStep):
-                    self._join(step, relations)
+                    self._read_by(step, relations)
                 elif isinstance(step, ReadStateStep):
                     relations.add_table(step.name, *self._read_state(step))
                 elif isinstance(step, LoadStateStep):
@@ -112,12 +113,12 @@ class StageRun:
                     relations.add_sql(step.name, step.sql, step.inputs)
                     if step.name not in once:
                         with self.timer.phase("fragment"):
-                            relations.table(step.name)
+                            self._table(relations, step.name)
         for output in stage.outputs:
             with _naming(output.input), self.timer.phase("fragment"):
-                rows = relations.table(output.input)
+                rows = self._table(relations, output.input)
             if isinstance(output, SinkOutput):
-                if self.epoch.restated and output.sink not in self.epoch.restated:
+                if self.epoch.reemitted and output.sink not in self.epoch.reemitted:
                     continue
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
                 rows = conformed(rows, sink.schema, f"sink {sink.name}", [WEIGHT_COLUMN])
@@ -127,8 +128,48 @@ class StageRun:
             else:
                 self.edges.setdefault(output, []).append(rows)
 
+    def _table(self, relations: Relations, name: str) -> pa.Table:
+        """The rows of a relation; behind an operator without those over which an expression fails, if the plan says so.
+
+        Raises DataError, with the row if there is one to blame.
+        """
+        try:
+            return relations.table(name)
+        except DataError as error:
+            if self.level == 0:
+                raise  # whoever reads the split looks for its rows
+            if self.plan.options.failing_rows == "dead-letter":
+                rest = without_failing(relations, name)
+                if rest is not None:
+                    rows, schema, failing = rest
+                    relations.add_table(name, rows, schema)
+                    self.letters.failed(
+                        (change.of, *said_of(change.error), dict(self._values(change.row)))
+                        for change in failing
+                        if not (change.taken_back or self.epoch.retracts)
+                    )
+                    return rows
+            change = one_failing(relations, name)
+            if change is None:
+                raise
+            found = change.error
+            raise DataError(found.message, found.sql or error.sql, row=self._values(change.row)) from error
+
+    def _values(self, row: pa.Table) -> tuple[tuple[str, str], ...]:
+        """The columns of a row by the names of the query, and their values as text."""
+        names = [name for name in row.column_names if name not in (WEIGHT_COLUMN, SLICE_COLUMN)]
+        told = [self.plan.names.get(name, name) for name in names]
+        if len(set(told)) < len(told):
+            told = names
+        listed = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in names)
+        values = self.duck.query(f"SELECT [{listed}] AS v FROM {quote_identifier(_ROW)}", {_ROW: row})
+        return tuple(
+            (name, "NULL" if value is None else value)
+            for name, value in zip(told, values.column(0)[0].as_py(), strict=True)
+        )
+
     def _late(self, step: LateStep, relations: Relations) -> None:
-        if self.epoch.restated:  # nothing is read, so nothing is late
+        if self.epoch.reemitted:  # nothing is read, so nothing is late
             for name, kept in step.kept.items():
                 relations.add_table(kept, relations.table(name), relations.schema(name))
             self._undecided(step, relations, None, WATERMARK_MIN)
@@ -140,7 +181,7 @@ class StageRun:
         any_late = any_timeless = False
         for name, kept in step.kept.items():
             with self.timer.phase("fragment"):
-                rows = relations.table(name)
+                rows = self._table(relations, name)
             if rows.num_rows:
                 ends = rows.column(SLICE_COLUMN)
                 if ends.null_count:
@@ -171,9 +212,10 @@ class StageRun:
             raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
         if late:
             self.late[step.operator] = self.late.get(step.operator, 0) + late
-        self._count_letters(step.table, step.operator, late + timeless)
+        self.count_letters(step.table, step.operator, late + timeless)
 
-    def _count_letters(self, table: str, operator: str, number: int) -> None:
+    def count_letters(self, table: str, operator: str, number: int) -> None:
+        """Count rows of a table that an operator can't count, or nobody (OUTSIDE)."""
         if number:
             of = self.uncounted.setdefault(table, {})
             of[operator] = of.get(operator, 0) + number
@@ -194,11 +236,11 @@ class StageRun:
     def _operate(self, step: OperatorStep, relations: Relations) -> None:
         spec = step.operator
         stores = self._stores(step.name)
-        if self.epoch.restated:
+        if self.epoch.reemitted:
             self._restate(step, stores, relations)
             return
         with self.timer.phase("fragment"):
-            inputs = [relations.table(name) for name in step.inputs]
+            inputs = [self._table(relations, name) for name in step.inputs]
         marks = Watermarks()
         if spec.watermark_sources:
             marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
@@ -218,30 +260,33 @@ class StageRun:
         self.timer.spent["close"] += closing
         self.timer.spent["state"] += (time.perf_counter_ns() - started) // 1000 - closing
         self.metrics[step.name] = result.metrics
-        if result.late is not None and isinstance(spec, SessionWindowsSpec | SessionAggregateSpec):
-            late = self.letters.decided(step.name, spec.table, result.late, self.duck, marks.late)
+        if result.late is not None:
+            table = spec.facts.late_rows_of
+            if table is None:
+                raise InternalError(f"a {spec.kind} says that rows are late, but not of which table")
+            late = self.letters.decided(step.name, table, result.late, self.duck, marks.late)
             self.late[step.name] = self.late.get(step.name, 0) + late
-            self._count_letters(spec.table, step.name, late)
+            self.count_letters(table, step.name, late)
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
-    def _join(self, step: JoinStep, relations: Relations) -> None:
-        """Join what operators of this stage keep. What they would give anew is all that they have."""
+    def _read_by(self, step: JoinStep, relations: Relations) -> None:
+        """Run an operator that reads what others of this stage keep. What they would give anew is all that they have."""
         spec = step.join
         specs = {s.operator.state.state_id: s.operator for s in self.plan.operators}
-        kept = [specs[side.state_id] for side in spec.sides]
-        join = ArrangedJoin(spec, [(operator, operator_of(operator)) for operator in kept])
-        inputs = [relations.table(name) for name in step.inputs]
+        kept = [specs[state_id] for state_id in spec.reads]
+        reader = reader_of(spec, kept)
+        inputs = [self._table(relations, name) for name in step.inputs]
         rows = empty(_shape(spec))
         self.metrics[step.name] = {}
-        if self.epoch.restated:
+        if self.epoch.reemitted:
             with self.timer.phase("state"):
-                rows = join.answer(inputs, self.duck)
+                rows = reader.answer(inputs, self.duck)
         elif any(table.num_rows for table in inputs):
             with self.timer.phase("state"), ExitStack() as stack:
                 states = OpenedStates(self._stores(step.name), [operator.state for operator in kept], stack)
                 try:
-                    result = join.process(inputs, states, self.duck)
+                    result = reader.process(inputs, states, self.duck)
                 except DataError as error:
                     raise DataError(f"join {step.name}: {error.message}", error.sql) from error
             rows, self.metrics[step.name] = result.output, result.metrics
@@ -252,12 +297,12 @@ class StageRun:
         """Emit the answer that the operator's state has, if it keeps one; its input is not looked at."""
         spec = step.operator
         version = self._known_version(spec.state)
-        if version is not None and not keeps_answer(spec):
+        if version is not None and not spec.facts.keeps_answer:
             self._nothing(step, version, relations)
             return
         with self.timer.phase("state"), stores(spec.state) as store:
             rows = empty(_shape(spec))
-            if keeps_answer(spec):
+            if spec.facts.keeps_answer:
                 rows = cast(KeepsAnswer, operator_of(spec)).answer(self._context(store, Watermarks()))
             self.state[spec.state.state_id] = store.commit()
         self.metrics[step.name] = {}
@@ -341,7 +386,7 @@ class StageRun:
                     writer.check(rows)
 
     def staged(self, writers: Writers) -> tuple[StagedPart, ...]:
-        """Write what the stages have for sinks, once a sink."""
+        """Write what the stages have for sinks, once per sink."""
         parts = []
         with self.timer.phase("write"):
             for sink in self.plan.sinks:
@@ -377,7 +422,7 @@ class StageRun:
         )
 
 
-def _shape(spec: OperatorSpec | ArrangedJoinSpec) -> Schema:
+def _shape(spec: StatefulSpec | ReadingSpec) -> Schema:
     """The columns of what an operator emits."""
     return with_weight(spec.output) if spec.emits_changes else spec.output
 

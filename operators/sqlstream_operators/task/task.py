@@ -28,7 +28,7 @@ from sqlstream_operators.plan.spec import (
     StageInput,
 )
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_operators.plan.watermarks import EARLIEST_EVENT_US, LATEST_EVENT_US, WATERMARK_MAX
+from sqlstream_operators.plan.watermarks import EARLIEST_EVENT_US, LATEST_EVENT_US, OUTSIDE, WATERMARK_MAX
 from sqlstream_operators.state.private_folder import make_private
 
 from .dead_letters import DeadLetters
@@ -144,7 +144,7 @@ def run_source_task(
                 return False
 
             rest = None
-            if plan.options.failing_rows == "dead-letter" and not duck.broken:
+            if plan.options.failing_rows in ("dead-letter", "dead-letter-as-read") and not duck.broken:
                 rest = _without_failing(
                     source, reader, lenient or whole, split, duck, letters, told, computed
                 )
@@ -304,13 +304,12 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: 
         read = _figures(task.duck, source, _latest(source, task.epoch))
     where = ""
     if read.far and source.watermark is not None:
-        outside = (
-            f"epoch_us({source.watermark.time_sql}) NOT BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
-        )
+        outside = _far(source.watermark.time_sql)
         with task.timer.phase("read"):
             name = _SPLIT if whole is None else whole.open()
             columns = source.columns if whole is None else [column.name for column in source.physical]
-            task.letters.outside(source, columns, f'SELECT * FROM "{name}" WHERE {outside}', task.duck)
+            told = f'SELECT * FROM "{name}" WHERE {outside}'
+            task.count_letters(source.name, OUTSIDE, task.letters.outside(source, columns, told, task.duck))
         where = f" WHERE NOT coalesce({outside}, FALSE)"
         if whole is not None:
             whole.where = where
@@ -329,6 +328,12 @@ def _latest(source: SourceSpec, epoch: EpochContext) -> int:
     if source.watermark is None or source.watermark.max_ahead_us is None or not epoch.now_us:
         return WATERMARK_MAX
     return min(epoch.latest.get(source.name, WATERMARK_MAX), epoch.now_us + source.watermark.max_ahead_us)
+
+
+def _far(time: str) -> str:
+    """SQL for whether an event time is too far away to be computed with; what is not finite has no epoch."""
+    near = f"epoch_us({time}) BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
+    return f"({time} IS NOT NULL AND NOT coalesce({near}, FALSE))"
 
 
 def _figures(duck: DuckSession, source: SourceSpec, most: int) -> _Read:
@@ -350,10 +355,10 @@ def _figures(duck: DuckSession, source: SourceSpec, most: int) -> _Read:
             return _Read(watermark, figures.column("__n")[0].as_py())
     figures = duck.query(
         f'SELECT max("__w") FILTER ("__w" <= {most}) AS "__w", count(*) AS "__n", '
-        f'count(*) FILTER ("__t" NOT {near}) AS "__far", count(*) FILTER ("__w" > {most}) AS "__ahead" '
+        f'count(*) FILTER ("__t") AS "__far", count(*) FILTER ("__w" > {most}) AS "__ahead" '
         f'FROM (SELECT CASE WHEN isfinite("__m") THEN epoch_us("__m") END AS "__w", "__t" FROM ('
         f'SELECT CASE WHEN epoch_us({mark.time_sql}) {near} THEN {mark.expression} END AS "__m", '
-        f'epoch_us({mark.time_sql}) AS "__t" FROM "{_SPLIT}"))'
+        f'{_far(mark.time_sql)} AS "__t" FROM "{_SPLIT}"))'
     )
     return _Read(*(figures.column(name)[0].as_py() for name in ("__w", "__n", "__far", "__ahead")))
 

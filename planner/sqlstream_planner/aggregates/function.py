@@ -108,8 +108,8 @@ class Arguments:
       count.
     - `at_most`: how many can be run where DuckDB takes more, with `instead`, which says what to write.
     - `ordered`: an ORDER BY inside the call is kept. `unordered_help` says what to write where one is refused;
-      if there is none it is taken and says nothing. `orders_itself`: one that is kept can only name the first
-      argument; ascending it says nothing.
+      if there is none it is taken and says nothing. `orders_itself`: one that names the first
+      argument alone is the function's own, and ascending it says nothing; with others it is the one of `in_order`.
     - `check` finds a constant that DuckDB would refuse only when it runs.
     - `instead_over`: what to write OVER a window, where the call can't stand.
     """
@@ -156,7 +156,7 @@ class AggregateFunction:
 
     How it is computed:
 
-    - `append_only`: accumulators over rows that only come, merged in the order in which they arrive. Every
+    - `append_only`: accumulators over append-only rows, merged in the order in which they arrive. Every
       function has these.
     - `any_order`: the same where the value must not depend on that order (groups that are kept up to date);
       None, or giving None for a call, if its values are kept one by one.

@@ -1,4 +1,4 @@
-"""Functions over rows that only come which keep all values, in the order in which they arrive."""
+"""Functions over append-only rows which keep all values, in the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
             meaning, array(call.argument_types[0]), f"list({x}){where}", FLATTEN, of_first=True
         )
         return kept, "{0}"
-    descending = call.order_by[0][1]
     value, element = ordered_value(call)
     meaning = "ordered values" if nulls else "ordered values without nulls"
     kept = Accumulator(meaning, array(element), f"list({value}){where}", FLATTEN)
+    directions = [descending for _, descending, _ in call.order_by]
+    if any(directions) and not all(directions):
+        return kept, f"list_transform({_by_each(directions)}, lambda __e: (__e).e.x)"
     keys = [name for name, _ in element.fields if name != "x"]
-    sorted_ = _descending(keys) if descending else "list_sort({0}, 'ASC', 'NULLS FIRST')"
+    sorted_ = _descending(keys) if directions[0] else "list_sort({0}, 'ASC', 'NULLS FIRST')"
     return kept, f"list_transform({sorted_}, lambda __e: (__e).x)"
 
 
@@ -39,9 +41,8 @@ def ordered_value(call: AggregateCall) -> tuple[str, SqlType]:
 
     Structs are compared field by field; a flag in front of each key says where NULLs are.
     """
-    descending = call.order_by[0][1]
     parts, types = [], []
-    for position, (key, _, nulls_first) in enumerate(call.order_by):
+    for position, (key, descending, nulls_first) in enumerate(call.order_by):
         flag = "IS NULL" if nulls_first == descending else "IS NOT NULL"
         parts += [f"'n{position}': ({sql(key)}) {flag}", f"'k{position}': {sql(key)}"]
         types += [(f"n{position}", BOOLEAN), (f"k{position}", call.order_types[position])]
@@ -49,11 +50,26 @@ def ordered_value(call: AggregateCall) -> tuple[str, SqlType]:
     return f"{{{', '.join(parts)}, 'x': {argument(call)}}}", element
 
 
+_BY_VALUE = "list_sort(list_transform({0}, lambda __e: {{'x': (__e).x, 'e': __e}}), 'ASC', 'NULLS FIRST')"
+
+
+def _by_each(directions: Sequence[bool]) -> str:
+    """SQL for the kept structs, as the fields `e`, by keys of which some descend, and then by ascending value.
+
+    They are sorted by the last key first, and by each before it what was found stays together: the place is compared, too.
+    """
+    found = _BY_VALUE
+    for n, descending in reversed(list(enumerate(directions))):
+        place, direction = ("-__i", "'DESC', 'NULLS LAST'") if descending else ("__i", "'ASC', 'NULLS FIRST'")
+        fields = f"'n': (__p).e.n{n}, 'k': (__p).e.k{n}, 'place': {place}, 'e': (__p).e"
+        found = f"list_sort(list_transform({found}, lambda __p, __i: {{{{{fields}}}}}), {direction})"
+    return found
+
+
 def _descending(keys: Sequence[str]) -> str:
     """SQL for the kept structs by descending `keys`, those that are equal in them by ascending value."""
-    by_value = "list_sort(list_transform({0}, lambda __e: {{'x': (__e).x, 'e': __e}}), 'ASC', 'NULLS FIRST')"
     fields = ", ".join(f"'{key}': (__p).e.{key}" for key in keys)
-    placed = f"list_transform({by_value}, lambda __p, __i: {{{{{fields}, 'place': -__i, 'x': (__p).x}}}})"
+    placed = f"list_transform({_BY_VALUE}, lambda __p, __i: {{{{{fields}, 'place': -__i, 'x': (__p).x}}}})"
     return f"list_sort({placed}, 'DESC', 'NULLS LAST')"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_planner.aggregates.batch_parts import rounded_in_value_order, varies
+from sqlstream_planner.aggregates.batch_parts import in_whole_order, rounded_in_value_order, varies
 from sqlstream_planner.aggregates.function import (
     AggregateFunction,
     Arguments,
@@ -19,7 +19,15 @@ from sqlstream_planner.aggregates.function import (
     WrongConstant,
 )
 from sqlstream_planner.aggregates.kept_values import holistic, kept_values
-from sqlstream_planner.aggregates.parts import AS_LIST, as_list, over_distinct, over_ordered_distinct
+from sqlstream_planner.aggregates.parts import (
+    AS_LIST,
+    as_list,
+    distinct_in_order,
+    order_of,
+    over_distinct,
+    over_ordered_distinct,
+    repeated,
+)
 from sqlstream_planner.logical import AggregateCall
 
 _SHARE = "write a number from 0 to 1, such as 0.5"
@@ -172,12 +180,39 @@ def _mode_batch(call: AggregateCall, written: BatchCall) -> BatchCall:
 MODE = AggregateFunction(
     name="mode",
     within_group=WithinGroup("mode"),
+    in_order=(("mode", "mode_in_order"),),
     arguments=Arguments(ordered=True, orders_itself=True),
     append_only=_mode,
     values=Multiset(_most_frequent),
     over_distinct=over_ordered_distinct,
     batch_in_order=_mode_batch,
     batch_any_order=_mode_batch,
+)
+
+
+def _mode_of_list(call: AggregateCall) -> Decomposition:
+    kept, values = kept_values(call, nulls=False)
+    return Decomposition((kept,), f"list_aggregate({values}, 'mode')")
+
+
+def _mode_of_values(call: AggregateCall, values: tuple[str, ...]) -> str:
+    return f"list_aggregate({repeated(call, values[0], order_of(call, values))}, 'mode')"
+
+
+def _first_mode_batch(call: AggregateCall, written: BatchCall) -> BatchCall:
+    return replace(in_whole_order(call, written), name="mode")
+
+
+#: With an ORDER BY of other values: of the most frequent the one that comes first in it.
+MODE_IN_ORDER = AggregateFunction(
+    name="mode_in_order",
+    arguments=Arguments(ordered=True),
+    order_sensitive=True,
+    append_only=_mode_of_list,
+    values=Multiset(_mode_of_values),
+    over_distinct=lambda call, values, flag: distinct_in_order("mode", call, values, flag),
+    batch_in_order=_first_mode_batch,
+    batch_any_order=_first_mode_batch,
 )
 
 MAD = AggregateFunction(name="mad", append_only=holistic, values=AS_LIST, over_distinct=over_distinct)
@@ -206,6 +241,7 @@ FUNCTIONS = (
     APPROX_QUANTILE,
     RESERVOIR_QUANTILE,
     MODE,
+    MODE_IN_ORDER,
     MAD,
     ENTROPY,
 )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.types import NESTED, SqlType
 from sqlstream_planner.aggregates import (
     bits,
     by_order,
@@ -149,3 +149,14 @@ def before_within_group(name: str) -> AggregateFunction | None:
 
 def _functions() -> Iterator[AggregateFunction]:
     yield from AGGREGATES.values()
+
+
+def read_at_once(call: AggregateCall, *, retracting: bool) -> bool:
+    """Whether an aggregate is kept as it is, or one value away, and not as all values of the group."""
+    function = function_of(call)
+    if call.distinct and not function.distinct_is_noop:
+        return function.over_changes is not None and function.over_changes(call) is not None
+    if function.decomposed(call, None, retracting=retracting) is not None:
+        return True
+    nested = any(type_.kind in NESTED for type_ in call.argument_types)
+    return function.values.pick != "all" and not nested and not call.order_by

@@ -1,6 +1,6 @@
-"""Which results change after they were given, as the language says it: docs/sql.md and docs/updates.md.
+"""Which results change after they were given, as the language says it: docs/sql/changes.md.
 
-The referee must know it, since aggregates over rows that only come take them in the order in which they come.
+The referee must know it, since aggregates over append-only rows take them in the order in which they come.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def changing(roots: Sequence[Node]) -> dict[int, bool]:
 
 
 def in_order_of_arrival(node: Aggregate, changes: Mapping[int, bool]) -> bool:
-    """Whether the groups are of windows that are given once, made of rows that only come."""
+    """Whether the groups are of windows that are given once, made of append-only rows."""
     emission = node.emission
     return _in_windows(node.keys) and not (
         emission.changes or emission.lateness_us or changes[id(node.input)]

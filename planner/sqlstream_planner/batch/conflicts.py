@@ -9,7 +9,7 @@ from sqlstream_planner.logical import ConflictAction, Sink
 def chosen(root: Sink, below: Select, *, changing: bool) -> str | None:
     """One row of each key of the sink; None if its conflicts are not settled here.
 
-    Of rows that only come it is the first or the last in the order of the files; of rows that change the least of
+    Of append-only rows it is the first or the last in the order of the files; of rows that change the least of
     those that are there at the end.
     """
     if root.conflict not in (ConflictAction.NOTHING, ConflictAction.DEDUPLICATE):

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.batch.select import Select, beside, names
 from sqlstream_planner.logical import OrderLimit, OrderTerm, OverWindow, WindowCall, column
-from sqlstream_planner.window_calls import call_sql, frame_sql, goes_by_row
+from sqlstream_planner.windows.over_calls import call_sql, frame_sql, goes_by_row
 
 
 def over_window(node: OverWindow, below: Select, *, once: bool = False) -> str:

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.epoch_values import CLOCK_SQL
 from sqlstream_operators.plan.types import Kind, quote_identifier
-from sqlstream_planner import window_sql
 from sqlstream_planner.batch.select import Select
 from sqlstream_planner.expressions.unnests import long_series
 from sqlstream_planner.logical import (
@@ -22,6 +21,7 @@ from sqlstream_planner.logical import (
     raw,
     sql,
 )
+from sqlstream_planner.windows import window_time as window_sql
 
 #: An expression of more nodes is not written into each of its readers.
 INLINE_LIMIT = 400

@@ -22,7 +22,6 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
 from sqlstream_planner.bind.window_keys import WindowKeys, window_keys
-from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Aggregate,
     Emission,
@@ -34,6 +33,7 @@ from sqlstream_planner.logical import (
     raw,
     union_all,
 )
+from sqlstream_planner.sql.as_written import without_marks
 
 #: What no column is called, before a name of the SELECT list.
 _OF_LIST = "\0"

@@ -12,13 +12,13 @@ from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
 from sqlstream_planner.bind.quantifiers import is_some_of_a_list
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
-from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.as_written import without_marks
-from sqlstream_planner.expressions.functions.calls import written_call
-from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import AggregateCall, Field, Fields, Node, column, time_column
+from sqlstream_planner.sql.as_written import without_marks
+from sqlstream_planner.sql.datatypes import as_type, nulls_as
 from sqlstream_planner.sql.dialect import function_name
+from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
+from sqlstream_planner.sql.written_calls import written_call
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 
@@ -202,7 +202,8 @@ class AggregateCalls:
             self._context.unsupported(
                 node, f"{name.upper()}(DISTINCT *)", help="count the rows of SELECT DISTINCT * in a sub-query"
             )
-        function = registry.variant(name, len(arguments), ordered=order is not None)
+        of_others = order is not None and not self._is_by_value(name, distinct, arguments, order)
+        function = registry.variant(name, len(arguments), ordered=of_others)
         by_time = registry.orders_by_time(name) and function is registry.find(name)
         if filter_ is not None:
             self._context.condition(filter_, fields, "FILTER")
@@ -255,18 +256,9 @@ class AggregateCalls:
             terms = come.terms
             order_by = tuple((column(t.column), t.descending, t.nulls_first) for t in terms)
             order_types = tuple(self._context.type_of(e, fields).type for e, _, _ in order_by)
-        if function.arguments.orders_itself:
-            for term, _, _ in order_by:
-                if len(order_by) > 1 or self._context.form(term, fields) != self._context.form(
-                    arguments[0], fields
-                ):
-                    self._context.unsupported(
-                        term,
-                        f"{_shown(name)} ordered by something else than its argument",
-                        help=f"{_shown(name)}(x ORDER BY x DESC) can",
-                    )
-            if order_by and not order_by[0][1]:
-                order_by, order_types = (), ()
+        if function.arguments.orders_itself and order_by and not order_by[0][1]:
+            by = {self._context.form(e, fields) for e in (*(term for term, _, _ in order_by), arguments[0])}
+            order_by, order_types = ((), ()) if len(by) == 1 else (order_by, order_types)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:
@@ -274,7 +266,8 @@ class AggregateCalls:
                     self._context.unsupported(
                         term,
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
-                        help="make the rows distinct in a sub-query",
+                        help="a value may come with several of these, say which counts: SELECT …(x ORDER BY y) "
+                        "FROM (SELECT x, MIN(y) AS y FROM t GROUP BY x)",
                     )
         if distinct or function.values.paired:
             for argument, type_ in zip(arguments, types, strict=True):
@@ -312,6 +305,17 @@ class AggregateCalls:
         self._calls[form] = result
         return result
 
+    def _is_by_value(
+        self, name: str, distinct: bool, arguments: tuple[exp.Expr, ...], order: exp.Expr
+    ) -> bool:
+        """Whether the ORDER BY of a function that orders its values itself can be no other than by these."""
+        function = registry.find(name)
+        if function is None or not function.arguments.orders_itself:
+            return False
+        terms = [o.this if isinstance(o, exp.Ordered) else o for o in order.expressions]
+        forms = {self._context.form(e, self._fields) for e in (*terms, *arguments[:1])}
+        return distinct or len(forms) == 1
+
     def _written_order(self) -> OrderedRows | None:
         """The rows in the order that a sub-query says, if they are those of one that does."""
         found = self._ordered or ordered_rows(self._context, self._rows)
@@ -337,13 +341,13 @@ class AggregateCalls:
         return self._ordered
 
     def _refuse_outer(self, node: exp.Expr) -> None:
-        """Refuses a call over columns of the rows around the query alone: by standard SQL it is of the query around."""
+        """Refuses a call over columns of the outer rows alone: by standard SQL it is of the outer query."""
         own = {f.id for f in self._fields}
         read = {c.name for c in without_marks(node).find_all(exp.Column) if not isinstance(c.this, exp.Star)}
         if read and not read & own and all(self._context.outer_field(id_) is not None for id_ in read):
             self._context.unsupported(
                 node,
-                "an aggregate of the query around here",
+                "an aggregate of the outer query here",
                 help="write the name of its table before the column, or compute it in a sub-query in FROM",
             )
 

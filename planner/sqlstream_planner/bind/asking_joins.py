@@ -100,5 +100,5 @@ def _row_by_row(
 
 
 def _read(subquery: BoundSubquery) -> set[str]:
-    """The columns of the rows around that a sub-query reads, in it or in what it is compared with."""
+    """The columns of the outer rows a sub-query reads, in it or in what it is compared with."""
     return {*subquery.outer, *(id_ for e in subquery.operand for id_ in columns_of(e))}

@@ -12,8 +12,8 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.stars import chosen_by
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.sql.dialect.positions import range_of
+from sqlstream_planner.sql.written_calls import written_call
 
 _HELP = "write COLUMNS(* EXCLUDE (a, b)), COLUMNS('a regular expression'), COLUMNS(['a', 'b']) or * LIKE 'a%'"
 

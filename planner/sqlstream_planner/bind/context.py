@@ -6,41 +6,56 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.bind.epoch_values import Volatile
 from sqlstream_planner.bind.quantifiers import COMPARISONS, as_any
+from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.written_orders import WrittenOrders
 from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.catalog.source_identity import compact
+from sqlstream_planner.catalog.tables import TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.constants import Constant, constants
-from sqlstream_planner.expressions.datatypes import exact_type, sql_type_of
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.as_written import marked
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.functions.translate.growth import check_growth
 from sqlstream_planner.expressions.infer import infer, require_boolean
-from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.expressions.session_zone import UTC, in_zone, mixes_instants
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.form import form
 from sqlstream_planner.identity.relation import Columns, form_over
-from sqlstream_planner.identity.source import compact
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.logical.expressions import sql
+from sqlstream_planner.properties.facts import Facts
+from sqlstream_planner.sql.as_written import marked
+from sqlstream_planner.sql.datatypes import exact_type, sql_type_of
 from sqlstream_planner.sql.dialect import data_type
 from sqlstream_planner.sql.parse import span_of
+from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.sql.rendered import RenderedSql
+from sqlstream_planner.sql.written_calls import written_call
 
-if TYPE_CHECKING:
-    from sqlstream_planner.bind.scope import Scope
-    from sqlstream_planner.catalog.tables import TableDef
+
+class OuterNames(Protocol):
+    """The names of an outer query as its sub-queries look for them: a `Scope`."""
+
+    def find(self, node: exp.Column) -> exp.Expr | None:
+        """The column that a name means, perhaps a field of it; None if there is none."""
+
+    def by_id(self, id_: str) -> Field | None:
+        """The column with this id."""
+
+    def named(self, table: str) -> list[Relation]:
+        """The relations that are called so."""
+
+    def unknown(self, node: exp.Column, parts: list[str]) -> NoReturn:
+        """Refuse a name that means nothing there. Raises DiagnosticError."""
 
 
 @dataclass(slots=True)
@@ -60,11 +75,11 @@ class Clauses:
 
 @dataclass(slots=True)
 class OuterRows:
-    """The rows around a sub-query: the columns in `scope`, and those that the sub-query has `read`, by their ids, with
+    """The outer rows: the columns in `scope`, and those that the sub-query has `read`, by their ids, with
     where it first names them.
     """
 
-    scope: Scope
+    scope: OuterNames
     read: dict[str, Field] = field(default_factory=dict)
     written: dict[str, exp.Column] = field(default_factory=dict)
 
@@ -83,10 +98,10 @@ class BindContext:
 
     `process_times` are the ids of columns that are PROCTIME(), `unread_times` of those that a table of changes declares:
     they may stand there, as they do in many a file of Flink's, but can't be read. `constants` are parts of expressions
-    that can be tried before there is a row, each with its first place. `outer`: the rows around the sub-query that is being
-    bound, the outermost first. `statement`: the query that is being bound, with all of its sub-queries. `read_tables`: the
-    tables that are read, by the id of the first column of their scan. `volatile`: calls that each epoch answers anew.
-    `orders`: the ORDER BYs of sub-queries of `statement`.
+    that can be tried before there is a row, each with its first place. `outer`: the outer rows of the sub-query that is
+    being bound, the outermost first. `statement`: the query that is being bound, with all of its sub-queries. `read_tables`:
+    the tables that are read, by the id of the first column of their scan. `volatile`: calls that each epoch answers anew.
+    `orders`: the ORDER BYs of sub-queries of `statement`. `facts`: what is known of nodes that are bound.
     """
 
     rendered: RenderedSql
@@ -101,6 +116,7 @@ class BindContext:
     constants: dict[Constant, Span] = field(default_factory=dict)
     volatile: Volatile = field(default_factory=Volatile)
     orders: WrittenOrders = field(default_factory=WrittenOrders)
+    facts: Facts = field(default_factory=Facts)
     _ids: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
 
@@ -133,7 +149,7 @@ class BindContext:
 
     @contextmanager
     def apart_from_rows(self) -> Iterator[None]:
-        """Bind a table, which reads nothing of the rows around a sub-query."""
+        """Bind a table, which reads nothing of the outer rows of a sub-query."""
         outer, self.outer = self.outer, []
         try:
             yield
@@ -150,7 +166,7 @@ class BindContext:
             self.outer.pop()
 
     def outer_column(self, node: exp.Column) -> exp.Expr | None:
-        """The column of the rows around the sub-query that a name means, the innermost first; None if there is none."""
+        """The column of the outer rows of the sub-query that a name means, the innermost first; None if there is none."""
         for rows in reversed(self.outer):
             found = rows.scope.find(node)
             if found is not None:
@@ -163,7 +179,7 @@ class BindContext:
         return None
 
     def outer_field(self, id_: str) -> Field | None:
-        """The column of the rows around the sub-query with this id."""
+        """The column of the outer rows of the sub-query with this id."""
         return next((rows.read[id_] for rows in self.outer if id_ in rows.read), None)
 
     def span(self, node: exp.Expr) -> Span:

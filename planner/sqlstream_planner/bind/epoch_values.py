@@ -1,4 +1,4 @@
-"""Calls that give another value in each epoch (NOW, RANDOM, UUID …): read as columns, which the rows around get.
+"""Calls that give another value in each epoch (NOW, RANDOM, UUID …): read as columns, which the outer rows get.
 
 While a query is bound, such a call is an expression over a column that nothing gives yet (`Volatile`). When all of it is
 bound, `with_epoch_values` puts an EpochValues under each node that reads one. So the value is computed once a row, where
@@ -14,8 +14,6 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import INTEGER, TIMESTAMPTZ, VARCHAR, SqlType
 from sqlstream_planner.diagnostics import Span, refuse
-from sqlstream_planner.expressions.datatypes import as_type
-from sqlstream_planner.expressions.functions.calls import WrittenCall
 from sqlstream_planner.expressions.functions.of_epoch import OF_RANDOM, SEEDED, of_clock
 from sqlstream_planner.logical import (
     AsOfJoin,
@@ -42,6 +40,8 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.logical.algebra import Apply, UnaryNode
 from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.sql.datatypes import as_type
+from sqlstream_planner.sql.written_calls import WrittenCall
 
 #: The column that stands for the clock, and what those begin with that stand for the random bits of a call.
 _CLOCK = "__clock"

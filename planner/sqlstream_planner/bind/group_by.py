@@ -14,7 +14,7 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_window import GROUP_WINDOWS, window_column
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.expressions.functions.as_written import without_parentheses
+from sqlstream_planner.sql.as_written import without_parentheses
 from sqlstream_planner.sql.dialect import function_name
 
 MOST_SETS = 65_535

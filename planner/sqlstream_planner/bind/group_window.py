@@ -7,7 +7,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.windows import bind_group_window
 from sqlstream_planner.logical import Node
 from sqlstream_planner.sql.dialect import constant_value, duckdb_sql, function_name

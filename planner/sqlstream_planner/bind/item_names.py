@@ -11,7 +11,8 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.epoch_values import is_volatile_column
 from sqlstream_planner.bind.outer_calls import OuterCall
 from sqlstream_planner.bind.over import windows_of
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.subqueries import has_subquery, places_above
 from sqlstream_planner.logical import Field, Node, Project, column
 

@@ -25,7 +25,8 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.logical.expressions import conjuncts
-from sqlstream_planner.properties.time_bounds import bound_of
+from sqlstream_planner.properties.time_bounds import time_bound
+from sqlstream_planner.properties.timed_columns import TimedColumns
 from sqlstream_planner.sql.dialect import range_of
 
 #: By the words before JOIN (side and kind) what it is.
@@ -124,7 +125,7 @@ def combined(join: exp.Join, left: Item, right: Item, kind: JoinKind, condition:
     context = left.scope.context
     check_names(join, left.scope, right.scope)
     ttl_us = context.clauses.join_ttl_us
-    bound = bound_of(left.node, right.node, condition)
+    bound = time_bound(left.node, right.node, condition, context.facts.timed)
     node = Join(left.node, right.node, kind, condition, ttl_us, bound, context.span(join))
     relations = left.scope.relations
     if kind not in (JoinKind.SEMI, JoinKind.ANTI):
@@ -132,31 +133,31 @@ def combined(join: exp.Join, left: Item, right: Item, kind: JoinKind, condition:
     return Item(node, Scope(context, tuple(r.given_by(node) for r in relations)))
 
 
-def bounded_by(where: Filter) -> Node:
+def bounded_by(where: Filter, timed: TimedColumns) -> Node:
     """WHERE over inner joins, of which each that it bounds in time has the conditions that do so as its own.
 
     So their times are known to whatever reads the result, as those of JOIN … ON.
     """
     terms = conjuncts(where.predicate)
-    node, rest = _bounded(where.input, terms)
+    node, rest = _bounded(where.input, terms, timed)
     if node is where.input:
         return where
     return replace(where, input=node, predicate=exp.and_(*rest)) if rest else node
 
 
-def _bounded(node: Node, terms: Sequence[exp.Expr]) -> tuple[Node, Sequence[exp.Expr]]:
+def _bounded(node: Node, terms: Sequence[exp.Expr], timed: TimedColumns) -> tuple[Node, Sequence[exp.Expr]]:
     """A node that is bounded in time by some of `terms`, and the others; the very same node where none does."""
     if not isinstance(node, Join) or node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         return node, terms
-    left, terms = _bounded(node.left, terms)
-    right, terms = _bounded(node.right, terms)
+    left, terms = _bounded(node.left, terms, timed)
+    right, terms = _bounded(node.right, terms, timed)
     own = node if (left, right) == node.inputs else replace(node, left=left, right=right)
     sides = [{f.id for f in side.fields} for side in (left, right)]
     mine = [
         t for t in terms if columns_of(t) <= sides[0] | sides[1] and all(columns_of(t) & s for s in sides)
     ]
     condition = exp.and_(*([node.condition] if node.condition is not None else []), *mine) if mine else None
-    bound = bound_of(left, right, condition)
+    bound = time_bound(left, right, condition, timed)
     if own.bound is not None or bound is None:
         return own, terms
     rest = [t for t in terms if not any(t is m for m in mine)]

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.context import OuterRows
 from sqlstream_planner.bind.joins import Item, check_names
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.logical import ColumnId, Filter, JoinKind, LateralJoin, Node, columns_of
 
@@ -24,7 +25,7 @@ def is_lateral_query(join: exp.Join) -> bool:
 
 
 def is_about_names(error: DiagnosticError) -> bool:
-    """Whether a query fails for names alone that it does not know, as one that reads the rows around it does."""
+    """Whether a query fails for names alone that it does not know, as one that reads the outer rows does."""
     return all(d.code in _UNKNOWN for d in error.diagnostics)
 
 

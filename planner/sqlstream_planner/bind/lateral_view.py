@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import INTEGER
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.unnest import bind_unnest
 from sqlstream_planner.logical import Field, Node, Project, column
 from sqlstream_planner.sql.dialect import function_name

@@ -8,7 +8,7 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.limit_counts import MOST_ROWS, asked_count, limit_count, offset_count
 from sqlstream_planner.bind.lost_orders import is_lost, keep_order, served
-from sqlstream_planner.bind.order_terms import Terms, bare_term, is_constant
+from sqlstream_planner.bind.order_terms import DistinctRows, Terms, bare_term, is_constant
 from sqlstream_planner.bind.ranked_rows import asked_rows, first_of_each, percentage, with_ties
 from sqlstream_planner.bind.row_order import NO_ORDER, ordered_rows
 from sqlstream_planner.bind.scope import Scope
@@ -76,11 +76,12 @@ def bind_limit(
     scope: Scope | None = None,
     *,
     subqueries: SubqueryBinder | None = None,
+    distinct: DistinctRows | None = None,
 ) -> Node:
     """The rows that DISTINCT ON and ORDER BY … LIMIT … OFFSET leave of `node`, the query's result.
 
-    What ORDER BY may name, see `Terms`. Without ORDER BY the least rows are kept. Raises DiagnosticError for an ORDER BY
-    without a LIMIT.
+    What ORDER BY may name, see `Terms`; `distinct`: what the result has each row once of. Without ORDER BY the least rows
+    are kept. Raises DiagnosticError for an ORDER BY without a LIMIT.
     """
     order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
     on = _distinct_on(query)
@@ -91,7 +92,7 @@ def bind_limit(
         if order is None:
             return node  # LIMIT ALL, OFFSET 0
         if is_lost(order):
-            keep_order(context, query, node, scope)
+            keep_order(context, query, node, scope, distinct)
             return node
         context.fail(
             order,
@@ -100,7 +101,7 @@ def bind_limit(
             notes=("the result is kept up to date as rows come, so it has no order of its own",),
             help="add LIMIT n, or leave it out and order when you read the table",
         )
-    terms = Terms(context, query, node, scope)
+    terms = Terms(context, query, node, scope, distinct)
     places = tuple(terms.column(bare_term(e), "DISTINCT ON") for e in on)
     ordered = terms.order()
     rows, more = terms.with_added(), list[Field]()

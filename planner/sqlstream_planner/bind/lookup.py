@@ -59,7 +59,7 @@ def _dimension(context: BindContext, join: exp.Join, node: Node) -> Node:
         context.fail(
             join.this,
             "SQL084",
-            "what is looked up has to be one table",
+            "what is looked up must be one table",
             notes=(
                 "projections and conditions may stand around it; a result of a query is not kept anywhere",
             ),
@@ -86,7 +86,7 @@ def _dimension(context: BindContext, join: exp.Join, node: Node) -> Node:
 
     def as_dimension(one: Node) -> Node:
         if isinstance(one, Scan):
-            return replace(one, source=source, fields=fields, reload_us=reload)
+            return replace(one, source=source, fields=fields, reload_us=reload, watermark=())
         return one
 
     return transform((node,), as_dimension)[0]

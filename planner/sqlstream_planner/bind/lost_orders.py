@@ -9,12 +9,12 @@ from sqlglot import exp
 
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.order_terms import Terms
+from sqlstream_planner.bind.order_terms import DistinctRows, Terms
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.written_orders import WrittenOrder
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import Node
+from sqlstream_planner.sql.written_calls import written_call
 
 _LOST = "lost"
 
@@ -44,9 +44,11 @@ def is_lost(order: exp.Expr | None) -> bool:
     return order is not None and bool(order.meta.get(_LOST))
 
 
-def keep_order(context: BindContext, query: exp.Query, node: Node, scope: Scope | None) -> None:
+def keep_order(
+    context: BindContext, query: exp.Query, node: Node, scope: Scope | None, distinct: DistinctRows | None
+) -> None:
     """Remember how the rows of a sub-query's result are ordered, where that can be told."""
-    terms = Terms(context, query, node, scope)
+    terms = Terms(context, query, node, scope, distinct)
     try:
         ordered = terms.order()
     except DiagnosticError:

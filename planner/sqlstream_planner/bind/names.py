@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Field, Node
 

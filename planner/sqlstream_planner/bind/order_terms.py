@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -12,7 +12,49 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.logical import ColumnId, Field, Node, OrderTerm, Project, column
+from sqlstream_planner.logical import ColumnId, Field, Fields, Node, OrderTerm, Project, column
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctRows:
+    """What SELECT DISTINCT has each row once of: the SELECT list's values, and the scope that it was written in."""
+
+    scope: Scope
+    rows: Project
+
+    def over(self, context: BindContext, term: exp.Expr, result: Node) -> exp.Expr | None:
+        """A term over the columns of the result, by the items of the SELECT list that it repeats; None if it reads others.
+
+        Raises DiagnosticError for a name that the scope has not.
+        """
+        below, names = self.scope.fields, [f.name.lower() for f in self.rows.fields]
+        aliases = dict(zip(reversed(names), reversed(self.rows.items), strict=True))
+        resolved = context.translated(replace(self.scope, aliases=aliases).resolve(term), below)
+        given = {
+            context.form(e.unnest(), below): f.id
+            for e, f in zip(reversed(self.rows.items), reversed(result.fields), strict=True)
+        }
+
+        def by_result(node: exp.Expr) -> exp.Expr:
+            compared = isinstance(node, exp.Column | exp.Dot | exp.Func | exp.Binary | exp.Paren | exp.Cast)
+            id_ = given.get(context.form(node.unnest(), below)) if compared else None
+            return column(id_) if id_ is not None else node
+
+        found = _top_down(resolved, by_result)
+        ours = {f.id for f in result.fields}
+        return found if all(c.name in ours for c in found.find_all(exp.Column)) else None
+
+
+def _top_down(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy in which the outermost parts that `change` changes are changed, and nothing inside of them."""
+    changed = change(node)
+    if changed is not node:
+        return changed
+    made = node.copy()
+    for child in list(made.iter_expressions()):
+        inner = _top_down(child, change)
+        child.replace(inner)
+    return made
 
 
 @dataclass(slots=True)
@@ -20,13 +62,15 @@ class Terms:
     """The columns of `node`, a query's result, that terms name; `added` are those that it does not give.
 
     Terms name the result's columns, their positions, or, where `scope` is given (a SELECT without aggregates or DISTINCT,
-    projected from it), anything that the SELECT list could.
+    projected from it), anything that the SELECT list could; of SELECT DISTINCT (`distinct`) what is computed of its items
+    alone.
     """
 
     context: BindContext
     query: exp.Query
     node: Node
     scope: Scope | None
+    distinct: DistinctRows | None = None
     added: list[tuple[Field, exp.Expr]] = field(default_factory=list)
 
     def order(self) -> tuple[OrderTerm, ...]:
@@ -55,6 +99,9 @@ class Terms:
         id_ = _output(self.query, node, term)
         if id_ is not None:
             return ColumnId(id_)
+        of_items = self.distinct.over(context, term, node) if self.distinct is not None else None
+        if of_items is not None:
+            return self._added(of_items, node.fields)
         if self.scope is None or not isinstance(node, Project):
             context.fail(
                 term,
@@ -65,9 +112,17 @@ class Terms:
             )
         aliases = {f.name.lower(): e for f, e in zip(node.fields, node.items, strict=True)}
         below = node.input.fields
-        resolved = context.translated(Scope(context, self.scope.relations, aliases).resolve(term), below)
-        typed = context.type_of(resolved, below)
-        made = Field(context.new_id("ordered"), "ordered", typed.type, typed.nullable)
+        return self._added(
+            context.translated(Scope(context, self.scope.relations, aliases).resolve(term), below), below
+        )
+
+    def _added(self, resolved: exp.Expr, below: Fields) -> ColumnId:
+        """The column of an expression over these fields: one of them, or one that is added."""
+        bare = resolved.unnest()
+        if isinstance(bare, exp.Column) and any(f.id == bare.name for f in self.node.fields):
+            return ColumnId(bare.name)
+        typed = self.context.type_of(resolved, below)
+        made = Field(self.context.new_id("ordered"), "ordered", typed.type, typed.nullable)
         self.added.append((made, resolved))
         return ColumnId(made.id)
 
@@ -75,9 +130,11 @@ class Terms:
         """The result with the columns that were added."""
         if not self.added:
             return self.node
+        fields, added = (*self.node.fields, *(f for f, _ in self.added)), tuple(e for _, e in self.added)
+        if self.distinct is not None:
+            return Project(self.node, fields, (*(column(f.id) for f in self.node.fields), *added))
         assert isinstance(self.node, Project)
-        fields = (*self.node.fields, *(f for f, _ in self.added))
-        return Project(self.node.input, fields, (*self.node.items, *(e for _, e in self.added)))
+        return Project(self.node.input, fields, (*self.node.items, *added))
 
     def without_added(self, rows: Node, *, others: Sequence[Field] = ()) -> Node:
         """The result's own columns of some of its rows, which have `others` besides."""

@@ -1,4 +1,4 @@
-"""Aggregates in a sub-query over columns of the rows around it: they are of the query around, as in `(SELECT SUM(t.x))`."""
+"""Aggregates in a sub-query over columns of the outer rows: they are of the outer query, as in `(SELECT SUM(t.x))`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from sqlglot import exp
 from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.ranked_groups import ranks_groups
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.logical import Field
 
 
 @dataclass(frozen=True, slots=True)
 class OuterCall:
-    """A call that stands in a sub-query, resolved, and the column of the query around by which it is read there."""
+    """A call that stands in a sub-query, resolved, and the column of the outer query by which it is read there."""
 
     field: Field
     call: exp.Expr
@@ -38,7 +39,7 @@ def with_outer_calls(
         if ranks_groups(query):
             context.unsupported(
                 node,
-                "an aggregate of the query around in a sub-query, beside OVER,",
+                "an aggregate of the outer query in a sub-query, beside OVER,",
                 help="compute it in a sub-query in FROM",
             )
         form = node.sql().lower()
@@ -97,7 +98,7 @@ def _between(call: exp.Expr, query: exp.Select) -> list[exp.Select]:
 
 
 def _is_outer(call: exp.Expr, between: Sequence[exp.Select], names: set[str], scope: Scope) -> bool:
-    """Whether all columns of a call are of the rows around, and of none of the queries between."""
+    """Whether all columns of a call are of the outer rows, and of none of the queries between."""
     columns = [c for c in call.find_all(exp.Column) if not isinstance(c.this, exp.Star)]
     inner = {name.lower() for select in between for name in _aliases(select)}
     reads = [bool(select.args.get("from_") or select.args.get("from")) for select in between]

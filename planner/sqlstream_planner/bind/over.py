@@ -15,10 +15,10 @@ from sqlstream_planner.bind.epoch_values import is_bound_process_time, is_volati
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
 from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
+from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.unnests import unnests_of
 from sqlstream_planner.logical import (
     ColumnId,
@@ -32,10 +32,17 @@ from sqlstream_planner.logical import (
     column,
     sql,
 )
-from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
+from sqlstream_planner.logical.parts import (
+    FILL_FUNCTIONS,
+    PEER_FUNCTIONS,
+    PLACE_FUNCTIONS,
+    RANK_FUNCTIONS,
+    VALUE_FUNCTIONS,
+)
 from sqlstream_planner.logical.window_frames import frame_of
 from sqlstream_planner.sql.dialect import duckdb_sql
-from sqlstream_planner.window_calls import in_frame_order
+from sqlstream_planner.sql.written_calls import written_call
+from sqlstream_planner.windows.over_calls import in_frame_order
 
 #: Functions that mean nothing without an order.
 NEED_ORDER = PLACE_FUNCTIONS | PEER_FUNCTIONS
@@ -199,7 +206,10 @@ class _Windows:
             order, own, frame = own, None, BoundFrame(WHOLE)
             served(context, written)
         call = _call(context, window, self.scope, frame)
-        if own is not None:
+        if call.name in FILL_FUNCTIONS:
+            served(context, written)
+            call = self._filled(window, call, own or order, frame)
+        elif own is not None:
             served(context, written)
             call = self._in_order(call, own)
         if call.name in NEED_ORDER and not call.order_by:
@@ -308,6 +318,28 @@ class _Windows:
             )
         [term] = self._terms([term])
         return replace(call, arguments=(column(term.column), *call.arguments[1:]), order_by=(term,))
+
+    def _filled(
+        self, window: exp.Window, call: WindowCall, order: exp.Order | None, frame: BoundFrame
+    ) -> WindowCall:
+        """FILL over the whole partition, whatever the frame, by the one value that it goes by. Raises DiagnosticError."""
+        context, name = self.context, call.name.upper()
+        terms = order.expressions if order is not None else []
+        if len(terms) != 1:
+            context.fail(
+                window,
+                "SQL060",
+                f"{name} goes by the distances of one value, and ORDER BY has {len(terms) or 'none'}",
+                help=f"write {name}(x ORDER BY ts) OVER (PARTITION BY …)",
+            )
+        refused = [("DISTINCT", call.distinct), ("FILTER", call.filter), ("IGNORE NULLS", call.ignore_nulls)]
+        for what, there in [*refused, ("EXCLUDE", "EXCLUDE" in frame.text)]:
+            if there:
+                context.unsupported(window, f"{name} OVER with {what}", help=f"leave {what} out")
+        moved = exp.Sub(this=self._resolved(terms[0].this), expression=self._resolved(terms[0].this))
+        moved.meta.update(terms[0].meta)
+        context.type_of(moved, self.scope.fields)  # distances are differences
+        return replace(call, order_by=self._terms(terms), frame=WHOLE, bounds=())
 
     def _resolved(self, expression: exp.Expr) -> exp.Expr:
         return self.context.translated(self.scope.resolve(expression), self.scope.fields).unnest()

@@ -31,13 +31,15 @@ from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, w
 from sqlstream_planner.bind.lookup import bind_lookup_join
 from sqlstream_planner.bind.lost_orders import has_lost_order, settle_orders, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
+from sqlstream_planner.bind.order_terms import DistinctRows
 from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
+from sqlstream_planner.bind.relation import Relation, told_apart
 from sqlstream_planner.bind.rowid import with_rowid
 from sqlstream_planner.bind.sample import sampled
-from sqlstream_planner.bind.scope import Relation, Scope, told_apart
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.sets import by_names, distinct, set_operation
 from sqlstream_planner.bind.subqueries import SubqueryBinder, apart
@@ -49,7 +51,7 @@ from sqlstream_planner.bind.unnest import (
     written_array,
 )
 from sqlstream_planner.bind.values import as_selects, asks, bind_values, no_rows_but_one
-from sqlstream_planner.bind.where_aliases import with_aliases
+from sqlstream_planner.bind.where_aliases import with_aliases, with_compared_names
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.bind.written_orders import WrittenOrders
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -332,8 +334,9 @@ class QueryBinder:
             later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
             for condition in apart(with_aliases(where.this, query, scope)):
                 predicate, node, inner = subqueries.below(condition, node, replace(scope, later=later))
-                node = bounded_by(self._filter(predicate, node, inner, "WHERE"))
+                node = bounded_by(self._filter(predicate, node, inner, "WHERE"), self.context.facts.timed)
                 scope = scope.over(node)
+        query = with_compared_names(query, scope)
         query, outer_calls, scope = with_outer_calls(self.context, query, scope)
         if outer_calls or is_aggregate_query(query):
             query, node, scope = subqueries.in_keys(query, node, scope)
@@ -374,11 +377,13 @@ class QueryBinder:
         wanted = query.args.get("distinct")
         if wanted is not None and wanted.args.get("on"):
             return bind_limit(self.context, query, node, scope, subqueries=subqueries)
+        rows = None
         if wanted is not None:
+            rows = DistinctRows(scope, node) if scope is not None and isinstance(node, Project) else None
             node, scope = distinct(self.context, node), None
         if not has_limit(query):
             return node
-        return bind_limit(self.context, query, node, scope, subqueries=subqueries)
+        return bind_limit(self.context, query, node, scope, subqueries=subqueries, distinct=rows)
 
     def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Filter:
         resolved = self.context.translated(scope.resolve(predicate), scope.fields)
@@ -477,7 +482,7 @@ class QueryBinder:
         """What stands behind a JOIN or a comma; or None, and the items before it with it beside each of their rows.
 
         A query that reads columns of the items before it is LATERAL, whether it says so or not. Within a sub-query names
-        mean those before what the rows around it have, as in DuckDB.
+        mean those before what the outer rows have, as in DuckDB.
         """
 
         def beside() -> Item:

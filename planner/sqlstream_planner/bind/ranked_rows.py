@@ -11,7 +11,8 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.limit_counts import MOST_ROWS
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.subqueries import SubqueryBinder
 from sqlstream_planner.logical import (
     ColumnId,

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.row_order import ordered_rows
-from sqlstream_planner.bind.scope import Relation
 from sqlstream_planner.logical import (
     Emission,
     EpochValues,

@@ -4,69 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.diagnostics import counted, did_you_mean
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import Field, Fields, Node, column
+from sqlstream_planner.sql.written_calls import written_call
 
 
 def is_process_time(expression: exp.Expr) -> bool:
     """Whether an expression is the call PROCTIME()."""
     call = written_call(expression)
     return call is not None and call.name.lower() == "proctime"
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """What one item of FROM brings: its alias (None: columns without a table name) and its columns.
-
-    `hidden`: columns that were made for the binder and are not part of `*`. `last`: a bare name means one of
-    them only if no other relation has it. `merged`: what a bare name (lower-case) and `*` mean instead, or None for
-    nothing, since a JOIN … USING made one column of two. `other_names`: lower-case names by which its columns are
-    found where nothing else is called so, as `u.unnest` for the column `u` of `UNNEST(a) AS u`.
-    """
-
-    alias: str | None
-    fields: Fields
-    hidden: bool = False
-    last: bool = False
-    merged: Mapping[str, Field | None] = field(default_factory=dict)
-    other_names: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def bare(self) -> Fields:
-        """What `*` gives, and names without the relation's."""
-        shown = (self.merged.get(f.name.lower(), f) for f in self.fields)
-        return tuple(f for f in shown if f is not None)
-
-    def given_by(self, node: Node) -> Relation:
-        """The same, knowing of its columns what `node` gives them as."""
-        known = {f.id: f for f in node.fields}
-        fields = tuple(_renamed(known.get(f.id, f), f.name) for f in self.fields)
-        merged = {name: f and known.get(f.id, f) for name, f in self.merged.items()}
-        return replace(self, fields=fields, merged=merged)
-
-
-def told_apart(fields: Fields) -> Fields:
-    """The columns of a query as the one around it knows them: of those with one name the second is `a_1`, as in DuckDB."""
-    taken: dict[str, int] = {}
-    found = []
-    for f in fields:
-        name = f.name
-        while name.lower() in taken:
-            taken[f.name.lower()] += 1
-            name = f"{f.name}_{taken[f.name.lower()]}"
-        taken[name.lower()] = 0
-        found.append(_renamed(f, name))
-    return tuple(found)
-
-
-def _renamed(f: Field, name: str) -> Field:
-    return f if f.name == name else replace(f, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +108,7 @@ class Scope:
         outer = self.context.outer_column(node)
         if outer is not None:
             return outer
-        self._unknown(node, parts)
-        raise AssertionError
+        self.unknown(node, parts)
 
     def _row(self, name: str) -> exp.Expr | None:
         """A whole row of the relation that is called so, as a struct; None if there is none."""
@@ -250,15 +202,14 @@ class Scope:
             for f in r.fields
         )
 
-    def _unknown(self, node: exp.Column, parts: list[str]) -> None:
+    def unknown(self, node: exp.Column, parts: list[str]) -> NoReturn:
+        """Refuse a name that means nothing here, with what it may have been meant for. Raises DiagnosticError."""
         name = ".".join(parts)
         tables = [r.alias for r in self.relations if r.alias is not None and not r.last]
         if len(parts) > 1 and parts[0].lower() not in (t.lower() for t in tables):
             for rows in reversed(self.context.outer):
-                if any(
-                    r.alias is not None and r.alias.lower() == parts[0].lower() for r in rows.scope.relations
-                ):
-                    rows.scope._unknown(node, parts)
+                if rows.scope.named(parts[0]):
+                    rows.scope.unknown(node, parts)
             known = [f.name for f in self.fields]
             near = did_you_mean(parts[0], [*tables, *known])
             self.context.fail(

@@ -22,10 +22,11 @@ from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast
 from sqlstream_planner.expressions.constants import Constant
-from sqlstream_planner.expressions.datatypes import as_type, nulls_as
-from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
+from sqlstream_planner.sql.datatypes import as_type, nulls_as
+from sqlstream_planner.sql.dialect import function_name
 from sqlstream_planner.sql.parse import Script
+from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateView,
@@ -34,6 +35,12 @@ from sqlstream_planner.sql.statements import (
     Select,
     StatementSet,
 )
+
+
+def _without_fields(item: exp.Expr) -> exp.Expr | None:
+    """The `{}` or ROW() in an expression; None if there is none."""
+    rows = (n for n in item.walk() if isinstance(n, exp.Struct) or function_name(n) in ("ROW", "STRUCT_PACK"))
+    return next((row for row in rows if not row.expressions), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +294,9 @@ class _ScriptBinder:
     def _create_as(self, statement: CreateTable) -> None:
         assert statement.as_select is not None
         table = self._catalog.table(statement.name)
-        assert table is not None
         node = self._bind_query(statement.as_select)
+        if table is None:
+            return  # what is wrong with its declaration is told already
         self._unique_names(node, statement.as_select)
         self._known_types(node, statement.as_select)
         spec = self._tables.sink(table, None)
@@ -325,8 +333,17 @@ class _ScriptBinder:
         """A sink whose columns are the query's must know their types."""
         for position, f in enumerate(node.fields):
             if not f.type.is_known:
+                item = self._item(query, position, f)
+                fieldless = _without_fields(item)
+                if fieldless is not None:
+                    self._context.fail(
+                        fieldless,
+                        UNSUPPORTED_EXPRESSION,
+                        f"`{f.name}` has a struct without fields, which no column can hold",
+                        help="leave it out, write NULL, or give it a field: {'x': NULL}",
+                    )
                 self._context.fail(
-                    self._item(query, position, f),
+                    item,
                     UNSUPPORTED_EXPRESSION,
                     f"the type of `{f.name}` is not known, so no column can be made for it",
                     help=UNTYPED_HELP,

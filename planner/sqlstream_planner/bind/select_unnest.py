@@ -23,10 +23,10 @@ from sqlstream_operators.plan.types import (
     quote_identifier,
 )
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.expressions.functions.as_written import SIDE_BY_SIDE, marked, without_marks
-from sqlstream_planner.expressions.functions.calls import WrittenCall
 from sqlstream_planner.expressions.unnests import unnest_call, unnests_of
 from sqlstream_planner.logical import Field, Node, Project, Unnest, column, raw, sql
+from sqlstream_planner.sql.as_written import SIDE_BY_SIDE, marked, without_marks
+from sqlstream_planner.sql.written_calls import WrittenCall
 
 
 def with_unnested(

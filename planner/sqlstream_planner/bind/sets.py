@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, fresh
-from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.logical import Aggregate, Field, Node, Project, SetOperation, SetOperator, column
+from sqlstream_planner.sql.datatypes import as_type
 
 
 def distinct(context: BindContext, node: Node) -> Node:

@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import ROWS, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
-from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.unnests import unnest_call, unnests_of
+from sqlstream_planner.sql.as_written import without_marks
 
 #: How deep UNNEST goes by `recursive := true`.
 _BOTTOM = 1_000

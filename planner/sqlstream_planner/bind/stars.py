@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import UNKNOWN, Kind
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import did_you_mean
 from sqlstream_planner.logical import Field, column
 
@@ -55,7 +56,7 @@ def expand_star(
 
 
 def _around(context: BindContext, item: exp.Column) -> list[Relation]:
-    """The table of the rows around a sub-query that `t.*` means, the innermost first."""
+    """The table of the outer rows of a sub-query that `t.*` means, the innermost first."""
     found = (rows.scope.named(item.table) for rows in reversed(context.outer))
     return next((named for named in found if named), [])
 

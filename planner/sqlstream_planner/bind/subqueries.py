@@ -1,4 +1,4 @@
-"""Sub-queries in expressions: each becomes a column that an Apply adds to the rows around it."""
+"""Sub-queries in expressions: each becomes a column that an Apply adds to the outer rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from sqlstream_operators.plan.types import BOOLEAN, ROWS
 from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
 from sqlstream_planner.bind.context import BindContext, OuterRows
 from sqlstream_planner.bind.items import output_name
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import Span, counted
 from sqlstream_planner.logical import (
     Apply,
@@ -243,6 +244,12 @@ def places_above(query: exp.Select) -> list[exp.Expr]:
     """Where sub-queries of a SELECT can stand that are above its rows: its list, HAVING, QUALIFY and ORDER BY."""
     clauses = [query.args.get(key) for key in ("having", "qualify", "order")]
     return [*query.expressions, *(c for c in clauses if isinstance(c, exp.Expr))]
+
+
+def compared_with(place: exp.Expr) -> Iterator[exp.Expr]:
+    """The values in some syntax that are compared with what sub-queries there give: `x` of `x IN (SELECT …)`."""
+    for node in _outermost(place):
+        yield from _parts(node)[1]
 
 
 def _keys_of_items(query: exp.Select, group: exp.Expr, scope: Scope) -> list[exp.Expr]:

@@ -12,7 +12,8 @@ from sqlstream_operators.plan.spec import MetadataColumn as PlanMetadata
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext, ReadTable, checked
-from sqlstream_planner.bind.scope import Relation, Scope, is_process_time
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope, is_process_time
 from sqlstream_planner.catalog.lookup_options import reload_us
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.source_options import idle_timeout_us, max_ahead_us
@@ -120,7 +121,7 @@ class Tables:
                 fields.append(stored[c.name.lower()])
                 expressions.append(column(stored[c.name.lower()].id))
         self._of_process_time([fields[i].id for i in times], changelog)
-        watermark = self._watermark(table, tuple(fields), expressions, stored)
+        watermark, read_by_watermark = self._watermark(table, tuple(fields), expressions, stored)
         identity = source_identity(table, table.descriptor).known_as(self.catalog.moved)
         if stored:
             read = ReadTable(table, self.context.span(node))
@@ -153,6 +154,7 @@ class Tables:
             tuple(ColumnId(f.id) for f in stored.values() if changelog and f.name.lower() in names),
             self.context.clauses.default_ttl_us if changelog else None,
             None if streamed else reload_us(table.settings),
+            read_by_watermark,
         )
         stands_as_read = all(isinstance(e, exp.Column) for e in expressions)
         if stands_as_read and not any(isinstance(c, ComputedColumn) for c in table.columns):
@@ -173,10 +175,11 @@ class Tables:
 
     def _watermark(
         self, table: TableDef, fields: Fields, expressions: list[exp.Expr], stored: dict[str, Field]
-    ) -> WatermarkSpec | None:
+    ) -> tuple[WatermarkSpec | None, tuple[exp.Expr, ...]]:
+        """The watermark of a table, and the expressions that it is computed of, over stored columns by their names."""
         mark = table.watermark
         if mark is None:
-            return None
+            return None, ()
         if len(mark.column) > 1:
             raise DiagnosticError(
                 Diagnostic(
@@ -207,15 +210,18 @@ class Tables:
         times = [
             e for f, e in zip(fields, expressions, strict=True) if f.name.lower() == mark.column[0].lower()
         ]
-        return WatermarkSpec(
-            column=declared.name if declared is not None else mark.column[0],
+        computed = [substitute(e, names) for e in times if not isinstance(e, exp.Column)]
+        name = declared.name if declared is not None else mark.column[0]
+        spec = WatermarkSpec(
+            column=name,
             expression=sql(expression),
             tick_us=1_000 if precision is not None and precision <= 3 else 1,
             idle_timeout_us=idle_timeout_us(table.settings, self.catalog.settings),
             rises_with=_rises_with(expression),
             max_ahead_us=max_ahead_us(table.settings),
-            time=next((sql(substitute(e, names)) for e in times if not isinstance(e, exp.Column)), None),
+            time=sql(computed[0]) if computed else None,
         )
+        return spec, (expression, computed[0] if computed else column(name))
 
     def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:
         """The spec of writing to `table`; its computed and virtual columns are not written."""

@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.logical import Field, Node, Project, Unnest, column
+from sqlstream_planner.sql.datatypes import as_type
 from sqlstream_planner.sql.dialect import function_name
 
 #: Table functions whose rows are the elements of the list that the scalar function of their name gives.

@@ -60,7 +60,7 @@ def asks(item: exp.Values) -> bool:
 
 
 def as_selects(item: exp.Values) -> exp.Query:
-    """VALUES as a query with a SELECT for each row, which may read the rows around it.
+    """VALUES as a query with a SELECT for each row, which may read the outer rows.
 
     >>> import sqlglot
     >>> as_selects(sqlglot.parse_one("VALUES (a, 1), (b, 2)")).sql()

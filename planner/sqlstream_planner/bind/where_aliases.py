@@ -1,4 +1,4 @@
-"""Names of the SELECT list in WHERE, as DuckDB has them: what they stand for, in their place."""
+"""Names of the SELECT list in WHERE and before IN (SELECT …), as DuckDB has them: what they stand for, in their place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from sqlglot import exp
 from sqlstream_planner.bind.aggregate_calls import aggregate_calls
 from sqlstream_planner.bind.over import windows_of
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.subqueries import compared_with, places_above
 
 
 def with_aliases(predicate: exp.Expr, query: exp.Select, scope: Scope) -> exp.Expr:
@@ -17,6 +18,20 @@ def with_aliases(predicate: exp.Expr, query: exp.Select, scope: Scope) -> exp.Ex
     named = {e.alias.lower(): e.this for e in query.expressions if isinstance(e, exp.Alias)}
     named = {n: e for n, e in named.items() if not (aggregate_calls(e) or windows_of(e))}
     return _replaced(predicate, named, scope) if named else predicate
+
+
+def with_compared_names(query: exp.Select, scope: Scope) -> exp.Select:
+    """A SELECT whose values before IN, and before a comparison with ANY or ALL, of a sub-query have no names of its list:
+    `HAVING n IN (SELECT x FROM u)` of `SUM(v) AS n`. Columns of FROM (`scope`) come first.
+    """
+    named = {e.alias.lower(): e.this for e in query.expressions if isinstance(e, exp.Alias)}
+    compared = [e for place in places_above(query) for e in compared_with(place)]
+    if not any(_replaced(e, named, scope) is not e for e in compared):
+        return query
+    query = query.copy()
+    for operand in [e for place in places_above(query) for e in compared_with(place)]:
+        operand.replace(_replaced(operand, named, scope))
+    return query
 
 
 def _replaced(expression: exp.Expr, named: dict[str, exp.Expr], scope: Scope) -> exp.Expr:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
+from sqlstream_operators.plan.window_spec import WindowKind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.logical import Field, Node, Project, WindowColumn, column, raw
-from sqlstream_planner.window_sql import start_of
+from sqlstream_planner.windows.window_time import start_of
 
 
 @dataclass(slots=True)

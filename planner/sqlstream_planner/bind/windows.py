@@ -9,12 +9,13 @@ from typing import NoReturn
 from sqlglot import exp
 
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import TIMESTAMP, Kind
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.lost_times import lost_time
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.relation import Relation
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.expressions.session_zone import UTC
 from sqlstream_planner.logical import (

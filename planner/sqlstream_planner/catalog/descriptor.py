@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.secrets.masking import SECRET_NAME
+from sqlstream_planner.text.masking import SECRET_NAME
 
 if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SinkSpec, SourceSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.text.name_lists import names_in
 
 _I, _S, _D = ValueKind.INTEGER, ValueKind.STRING, ValueKind.DURATION
 
@@ -25,12 +25,8 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "parallelism.default", _I, "shards of stateful stages; Spark's parallelism by default", minimum=1
     ),
     OptionDef("state.dir", _S, "where state and manifests are kept, a local path or a URI"),
-    OptionDef(
-        "execution.max-rows-per-epoch", _I, "rows that an epoch reads at most, of all sources", minimum=1
-    ),
-    OptionDef(
-        "execution.max-files-per-epoch", _I, "files that an epoch reads at most, of each source", minimum=1
-    ),
+    OptionDef("execution.max-rows-per-epoch", _I, "maximum rows per epoch, of all sources", minimum=1),
+    OptionDef("execution.max-files-per-epoch", _I, "maximum files per epoch and source", minimum=1),
     OptionDef(
         "execution.max-dead-letters",
         _I,

@@ -8,11 +8,11 @@ from sqlstream_planner.catalog.columns import check_columns, check_metadata, che
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.like import merge_like
 from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.secrets import Secrets, hidden
 from sqlstream_planner.catalog.settings import default_settings, read_setting
 from sqlstream_planner.catalog.table_options import NO_CONNECTORS, read_options
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
-from sqlstream_planner.secrets.references import Secrets, hidden
 from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.statements import (
     CreateTable,

@@ -47,13 +47,16 @@ def read_setting(
     else:
         names = [o.name for o in JOB_OPTIONS]
         near = did_you_mean(key, names)
+        help_ = f"did you mean '{near}'?" if near else None
+        if key == "sql.semantics":
+            help_ = "write expressions as DuckDB has them: i // 2, CAST(TRUNC(x) AS INT); docs/flink.md lists what differs"
         errors.append(
             Diagnostic(
                 "SET001",
                 f"there is no setting `{key}`",
                 statement.key_span,
                 notes=("settings: " + ", ".join(names),),
-                help=f"did you mean '{near}'?" if near else None,
+                help=help_,
             )
         )
 

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.options import OptionValue, Role
+from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
-from sqlstream_planner.secrets.references import Secrets
 from sqlstream_planner.sql.statements import Column, CreateView, Option, PrimaryKey, Watermark
 
 

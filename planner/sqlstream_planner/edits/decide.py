@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlstream_operators.plan.connected import connected_operators
 from sqlstream_operators.plan.spec import OperatorSpec, PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import TopNSpec
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.derivations import derivations
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
@@ -257,7 +258,9 @@ def _free(state: Stored) -> frozenset[str]:
 
 def _free_of(state: StateSchema, attributes: Mapping[str, Data]) -> frozenset[str]:
     """The attributes in which two states that keep the same may differ."""
-    return _FREE | _FREE_OF_ALL_ROWS if state.operator == "top_n" and attributes["rows can go"] else _FREE
+    return (
+        _FREE | _FREE_OF_ALL_ROWS if state.operator == TopNSpec.kind and attributes["rows can go"] else _FREE
+    )
 
 
 def _keys(table: StateTable) -> tuple[object, ...]:

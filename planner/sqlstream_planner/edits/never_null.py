@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable, Iterator
 from typing import TypeAlias
 
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.catalog.source_identity import compact
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form
-from sqlstream_planner.identity.source import compact
 
 #: What says which data a source is, and what a column is called there.
 NeverNull: TypeAlias = tuple[str, str]

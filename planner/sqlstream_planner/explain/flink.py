@@ -10,11 +10,11 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.diagnostics import Diagnostic, Span, counted
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.logical import Aggregate, OverWindow, walk
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.sql.dialect.lexer import lex
 from sqlstream_planner.sql.dialect.positions import own_range
+from sqlstream_planner.sql.problems import TypeProblem
 
 #: Words that stand in Flink's queries and in no others.
 _WORDS = (("DESCRIPTOR", "("), ("FOR", "SYSTEM_TIME"), ("STATEMENT", "SET"), ("PROCTIME", "("))

@@ -23,34 +23,14 @@ from sqlstream_operators.plan.spec import (
     SourceSpec,
     Stage,
 )
-from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_operators.plan.state_ttl import EXPIRY
+from sqlstream_planner.catalog.secrets import without_secrets
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
-from sqlstream_planner.explain.operators import operator_lines, operator_title
-from sqlstream_planner.logical import (
-    Arrangement,
-    EpochValues,
-    FirstRow,
-    GroupAggregate,
-    IntervalJoin,
-    LookupJoin,
-    Node,
-    Over,
-    RegularJoin,
-    SessionAggregate,
-    SessionWindows,
-    Sink,
-    SuppressUntilClose,
-    TemporalJoin,
-    TopN,
-    WindowAggregate,
-    walk,
-)
-from sqlstream_planner.logical.text import duration, logical_text
-from sqlstream_planner.physical.operators.arranged_join import explain_arranged_join
+from sqlstream_planner.explain.operators import state_bounds, step_lines, step_title
+from sqlstream_planner.logical import Sink, walk
+from sqlstream_planner.logical.text import duration, logical_text, title_of
 from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.properties.summary import Properties, Summary
-from sqlstream_planner.secrets.references import without_secrets
 
 
 @on_large_stack
@@ -120,10 +100,8 @@ def explain_mermaid(planned: Planned) -> str:
 def _stage_words(stage: Stage) -> list[str]:
     words = [stage.id]
     for step in stage.steps:
-        if isinstance(step, OperatorStep):
-            words.append(operator_title(step.operator))
-        elif isinstance(step, JoinStep):
-            words.append(f"{step.join.type} join of {len(step.join.sides)} arrangements")
+        if isinstance(step, OperatorStep | JoinStep):
+            words.append(step_title(step))
         elif isinstance(step, FragmentStep) and step.name.endswith(".partial"):
             words.append("partial aggregate")
     return words
@@ -134,44 +112,12 @@ def _stage_words(stage: Stage) -> list[str]:
 
 def _properties(roots: tuple[Sink, ...]) -> Iterable[tuple[str, Properties]]:
     names: dict[str, int] = {}
-    summary = Summary()
+    summary = Summary(Facts())
     for node in walk(roots):
-        kind = _name(node)
+        kind = title_of(node)
         names[kind] = names.get(kind, 0) + 1
         number = f" {names[kind]}" if names[kind] > 1 else ""
         yield f"{kind}{number}", summary.of(node)
-
-
-def _name(node: Node) -> str:
-    if isinstance(node, Sink):
-        return f"sink {node.label}"
-    if isinstance(node, WindowAggregate):
-        return "window aggregate"
-    if isinstance(node, GroupAggregate):
-        return "group aggregate" if node.calls or not node.keys else "distinct"
-    if isinstance(node, TopN):
-        return "top n"
-    if isinstance(node, Over):
-        return "over"
-    if isinstance(node, SuppressUntilClose):
-        return "window gate"
-    if isinstance(node, SessionWindows | SessionAggregate):
-        return "session windows" if isinstance(node, SessionWindows) else "session aggregate"
-    if isinstance(node, FirstRow):
-        return "first row"
-    if isinstance(node, Arrangement):
-        return "answer kept by the join's keys" if node.answered else "arrangement"
-    if isinstance(node, RegularJoin):
-        return f"{node.kind.lower()} join"
-    if isinstance(node, LookupJoin):
-        return f"{node.kind.lower()} lookup join"
-    if isinstance(node, TemporalJoin):
-        return f"{node.kind.lower()} temporal join"
-    if isinstance(node, IntervalJoin):
-        return f"{node.kind.lower()} join in time"
-    if isinstance(node, EpochValues):
-        return "epoch values"
-    return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 
 def _property_lines(roots: tuple[Sink, ...]) -> list[str]:
@@ -219,10 +165,8 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
             lines.append(
                 f"  {step.name} = {step.input} without closed windows (watermark of {sources}{late})"
             )
-        elif isinstance(step, OperatorStep):
-            lines += operator_lines(step.name, step.operator)
-        elif isinstance(step, JoinStep):
-            lines += explain_arranged_join(step)
+        elif isinstance(step, OperatorStep | JoinStep):
+            lines += step_lines(step)
     for output in stage.outputs:
         if isinstance(output, ExchangeOutput):
             keys = f"hash({', '.join(output.keys)})" if output.keys else "one shard"
@@ -235,6 +179,7 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
 
 def _state_lines(plan: PhysicalPlan) -> list[str]:
     lines = []
+    specs = {step.operator.state.state_id: step.operator for step in plan.operators}
     for state in plan.states:
         meanings = field_meanings(state)
         lines.append(f"{state.state_id} {state.operator}: {state.description}")
@@ -244,31 +189,5 @@ def _state_lines(plan: PhysicalPlan) -> list[str]:
             for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
                 for f in fields:
                     lines.append(f"    {part} {f.name} {f.type}: {field_meaning(f, meanings)}")
-        lines.append(f"  {_bound(state)}")
+        lines.append(f"  {state_bounds(specs[state.state_id])}")
     return lines
-
-
-def _bound(state: StateSchema) -> str:
-    """What keeps a state from growing for ever, or what would."""
-    if any(table.name == EXPIRY for table in state.tables):
-        return "bounded by its time to live: keys that nothing touched for so long are forgotten"
-    if state.operator == "interval_join":
-        return "bounded: rows go when the watermark says that no partner of them can come"
-    if state.operator in ("session_windows", "session_aggregate") or all(
-        table.layout == "time" for table in state.tables
-    ):
-        return "bounded: rows go when the watermark closes their last window"
-    if state.operator == "over_on_close":
-        return "rows that wait go when the watermark has passed them; the operator says what it keeps behind that"
-    if all(not table.key and not table.sub_key for table in state.tables):
-        if any(table.layout == "list" for table in state.tables):
-            return "bounded by the limit"
-        return "bounded: one row"
-    if state.operator == "temporal_join":
-        return "bounded by the watermark, but for the newest version of each key"
-    if state.operator == "top_n" and not state.tables[0].key:
-        return "bounded by the limit where rows are only appended"
-    return (
-        "unbounded: it grows with the number of keys; SET 'table.exec.state.ttl' = '1 d' or the hint "
-        "/*+ STATE_TTL('table' = '1d') */ forgets keys that nothing touched for so long, or group by a window"
-    )

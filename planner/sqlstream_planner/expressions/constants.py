@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
-from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.plain_values import SMALL, instead_of, is_plainly
-from sqlstream_planner.expressions.problems import TypeProblem
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.sql.datatypes import sql_type_of
+from sqlstream_planner.sql.problems import TypeProblem
+from sqlstream_planner.sql.written_calls import written_call
+from sqlstream_planner.text.name_lists import names_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType, quote_literal
-from sqlstream_planner.expressions.datatypes import sql_type_of
-from sqlstream_planner.expressions.functions.as_written import without_marks
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.logical.expressions import columns_of, raw, substitute
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.sql.as_written import without_marks
+from sqlstream_planner.sql.datatypes import sql_type_of
 from sqlstream_planner.sql.dialect import constant_value
+from sqlstream_planner.sql.problems import UNTRANSLATABLE, TypeProblem
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
+from sqlstream_planner.text.name_lists import names_in
 
 UTC = "UTC"
 _HELP = (
@@ -59,10 +59,14 @@ _PASSING = (
     exp.Star, exp.WithinGroup, exp.Tuple, exp.If,
 )  # fmt: skip
 _LARGE_UNITS = frozenset(
-    names_in(
-        "hour hours day days week weeks month months quarter quarters year years decade decades century centuries"
-    )
+    names_in("hour hours day days week weeks month months quarter quarters year years isoyear")
 )
+#: Units of several years, by all names that DuckDB has for them.
+_UNITS_OF_YEARS = {
+    **dict.fromkeys(names_in("decade decades dec decs"), 10),
+    **dict.fromkeys(names_in("century centuries cent c"), 100),
+    **dict.fromkeys(names_in("millennium millennia millenium mil mils"), 1000),
+}
 _SMALL_UNITS = frozenset(
     names_in("minute minutes second seconds millisecond milliseconds ms microsecond microseconds us")
 )
@@ -322,8 +326,15 @@ class _Writer:
         cut = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), self._local(x)])
         if unit in _LARGE_UNITS:
             return self._instant(cut, SqlType(Kind.TIMESTAMP))
+        if unit in _UNITS_OF_YEARS:
+            # Of instants DuckDB cuts the years before Christ as they are counted: 165 BC to 160 BC, not 161.
+            years = _UNITS_OF_YEARS[unit]
+            before = f'make_timestamp(1 - (1 - year("l")) // {years} * {years}, 1, 1, 0, 0, 0.0)'
+            era = f'CASE WHEN year("l") <= 0 THEN {before} ELSE "c" END'
+            return self._instant(self._filled(era, l=self._local(x), c=cut), SqlType(Kind.TIMESTAMP))
         if unit not in _SMALL_UNITS:
-            raise self._refused(node, "DATE_TRUNC of an instant to a unit that is no constant")
+            shown = f"the unit '{unit}'" if unit else "a unit that is no constant"
+            raise self._refused(node, f"DATE_TRUNC of an instant to {shown}")
         # What has passed since the minute began is taken off: the wall clock may show it twice. Of an hour DuckDB takes the
         # later one then.
         return self._filled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
 
 _UNNEST = ("unnest", "unlist")
 

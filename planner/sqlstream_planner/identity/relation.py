@@ -15,51 +15,42 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
+from sqlstream_planner.catalog.source_identity import compact
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form, sort_forms
-from sqlstream_planner.identity.source import compact
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
     Apply,
-    Arrangement,
     AsOfJoin,
     EmitOnClose,
     EpochValues,
     Field,
     Fields,
     Filter,
-    GroupAggregate,
-    IntervalJoin,
     Join,
     LateralJoin,
     LookupJoin,
     Node,
     OrderLimit,
     OrderTerm,
-    Over,
     OverWindow,
     Project,
-    RegularJoin,
     Scan,
-    SessionAggregate,
     SessionFunction,
-    SessionWindows,
     SetOperation,
     Sink,
-    SuppressUntilClose,
-    TemporalJoin,
-    TopN,
+    StreamingOperator,
     Unnest,
     Values,
     Versions,
-    WindowAggregate,
     WindowFunction,
     columns_of,
 )
+from sqlstream_planner.logical.operator import StandIn
 from sqlstream_planner.logical.parts import PEER_FUNCTIONS, WindowCall
 from sqlstream_planner.properties.analysis import Analysis
 
@@ -97,7 +88,7 @@ class Rows:
 
 
 class Meanings:
-    """The forms of the relations and columns of one plan, computed once a node."""
+    """The forms of the relations and columns of one plan, computed once per node."""
 
     def __init__(self) -> None:
         self._levels = _Levels()
@@ -115,13 +106,6 @@ class Meanings:
     def expression(self, expression: exp.Expr, node: Node) -> Form:
         """What an expression over `node`'s columns computes."""
         return form_over(expression, self.columns(node))
-
-    def key(self, column: str, operator: Node) -> Form:
-        """What a column of an operator means as a key of its state."""
-        if isinstance(operator, GroupAggregate):
-            expressions = {f.id: e for f, e in zip(operator.keys, operator.key_expressions, strict=True)}
-            return self.expression(expressions[column], operator.input)
-        return self.columns(operator)[column]
 
     def call(self, call: AggregateCall, node: Node) -> Form:
         """What an aggregate call over `node`'s rows computes."""
@@ -153,7 +137,7 @@ NO_COLUMNS = Columns({}, {})
 def form_over(expression: exp.Expr, columns: Columns) -> Form:
     """The form of an expression over columns with these forms.
 
-    A column that is not among them is one of the query around a sub-query.
+    A column that is not among them is one of the outer query a sub-query.
     """
     outer = {id_: form("outer column", id_) for id_ in columns_of(expression) if id_ not in columns}
     return expression_form(expression, {**columns, **outer} if outer else columns, columns.types)
@@ -227,40 +211,39 @@ def source_column_form(node: Scan, source: Form, name: str) -> Form:
     return form("column", source, compact({k: v for k, v in meaning.items() if k != "source"}))
 
 
-#: What is made of relational nodes: it means what they do.
-_MADE_OF = (
-    WindowAggregate
-    | GroupAggregate
-    | SessionAggregate
-    | SessionWindows
-    | SuppressUntilClose
-    | TopN
-    | RegularJoin
-)
-
-
 class _Levels(Analysis[int]):
     def of(self, node: Node) -> int:
-        if isinstance(
-            node,
-            WindowAggregate
-            | GroupAggregate
-            | SuppressUntilClose
-            | TopN
-            | Over
-            | RegularJoin
-            | IntervalJoin
-            | SessionWindows
-            | SessionAggregate
-            | TemporalJoin,
-        ):
-            return self(node.meaning)
+        if isinstance(node, StreamingOperator):
+            return self(node.stand_in.node) + node.stand_in.levels
         below = max((self(i) for i in node.inputs), default=0)
-        passing = isinstance(
-            node,
-            Scan | Values | Project | EpochValues | Filter | Sink | EmitOnClose | OrderLimit | Arrangement,
-        )
-        return below if passing else below + 1
+        match node:
+            case (
+                Scan()
+                | Values()
+                | Project()
+                | EpochValues()
+                | Filter()
+                | Sink()
+                | EmitOnClose()
+                | OrderLimit()
+            ):
+                return below
+            case (
+                Aggregate()
+                | Apply()
+                | AsOfJoin()
+                | Join()
+                | LateralJoin()
+                | LookupJoin()
+                | OverWindow()
+                | SessionFunction()
+                | SetOperation()
+                | Unnest()
+                | Versions()
+                | WindowFunction()
+            ):
+                return below + 1
+        raise InternalError(f"nobody said whether a {type(node).__name__} makes rows or values of its own")
 
 
 class _RowForms(Analysis[Rows]):
@@ -411,19 +394,11 @@ class _ColumnForms(Analysis[Columns]):
                     *(form_over(e, self(node.input)) for e in node.operand),
                 )
                 return {**self(node.input), node.result.id: value}
-            case TopN():
-                ranked = self(node.meaning)
-                mine = {node.rank.id: ranked[node.rank.id]} if node.rank is not None else {}
-                return {**self(node.input), **mine}
-            case Over():
-                known = self(node.meaning)
-                return {**self(node.input), **{c.field.id: known[c.field.id] for c in node.calls}}
-            case RegularJoin() | IntervalJoin() | SessionWindows() | TemporalJoin():
-                known = self(node.meaning)
-                return {f.id: known[f.id] for f in node.fields}
-            case WindowAggregate() | GroupAggregate() | SessionAggregate():
-                return self._operator(node)
-        return self(node.inputs[0])
+            case StreamingOperator():
+                return self._operator(node, node.stand_in)
+            case Filter() | EmitOnClose() | OrderLimit() | Sink():
+                return self(node.input)
+        raise InternalError(f"nobody said what the columns of a {type(node).__name__} mean")
 
     def _elements(self, node: Unnest, level: int) -> Mapping[str, Form]:
         array = self._meanings.expression(node.array, node.input)
@@ -471,13 +446,17 @@ class _ColumnForms(Analysis[Columns]):
             *order_forms(node.order, inside),
         )
 
-    def _operator(self, node: WindowAggregate | GroupAggregate | SessionAggregate) -> Mapping[str, Form]:
-        """The columns of an aggregate are those of what it was made of; it may give a few more of its own."""
+    def _operator(self, node: StreamingOperator, stand_in: StandIn) -> Mapping[str, Form]:
+        """Columns of an operator's own are those of what it was made of; it may give a few more."""
+        own = {f.id for f in stand_in.columns}
+        passed = [f.id for f in node.fields if f.id not in own]
+        inside = self(node.inputs[0])
+        found = {id_: inside[id_] for id_ in passed}
+        if not own:
+            return found
         known = self(node.meaning)
-        inside = self(node.input)
         level = self._meanings.level(node)
-        found: dict[str, Form] = {}
-        for f in node.fields:
+        for f in stand_in.columns:
             if f.id in known:
                 found[f.id] = known[f.id]
             elif f.window is not None:
@@ -485,7 +464,7 @@ class _ColumnForms(Analysis[Columns]):
                 found[f.id] = form(
                     f"window {f.window.role}", level, spec.kind.value, spec.size_us, spec.slide_us
                 )
-        for call in node.calls:
+        for call in stand_in.calls:
             found.setdefault(call.field.id, form("aggregate", level, call_form(call, inside)))
         return found
 

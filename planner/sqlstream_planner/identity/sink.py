@@ -25,21 +25,15 @@ from sqlstream_planner.identity.form import Form, form, from_json, sort_forms, t
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.source import option_value
 from sqlstream_planner.logical import (
-    ChangelogNormalize,
     ColumnId,
     EmitOnClose,
-    FirstRow,
-    GroupAggregate,
     Node,
     Project,
-    SessionAggregate,
-    SessionWindows,
     SetOperation,
     Sink,
-    SuppressUntilClose,
-    TopN,
-    WindowAggregate,
+    StreamingOperator,
 )
+from sqlstream_planner.logical.operator import Given
 
 #: Raised when an identity is made in another way: stored ones of other versions are not compared with ours.
 VERSION = 1
@@ -158,7 +152,9 @@ def sink_identity(algebra: Sink, streaming: Sink, meanings: Meanings) -> SinkIde
         queries=sort_forms(_queries(algebra, tuple(id_ for *_, id_ in columns), meanings)),
         conflict=streaming.conflict.value if streaming.conflict is not None else None,
         holds=_holds(spec, descriptor),
-        lasting=not any(isinstance(node, _REMEMBERING) for node in _given_at_once(streaming)),
+        lasting=not any(
+            isinstance(node, StreamingOperator) and node.remembers_given for node in _given_at_once(streaming)
+        ),
     )
 
 
@@ -245,20 +241,13 @@ def _query(node: Node, columns: _Wanted, meanings: Meanings) -> Form:
     return form("query", rows.base, form("conditions", *sort_forms(rows.conditions)), form("columns", *held))
 
 
-#: What gives a row once and remembers that it has, so that it never gives it again.
-_REMEMBERING = (GroupAggregate, TopN, ChangelogNormalize, FirstRow)
-
-
 def _given_at_once(sink: Sink) -> Iterator[Node]:
     """The nodes over all windows that close: one that closes later is computed whole by the query as it is then."""
     seen: set[int] = set()
     stack: list[Node] = [sink]
     while stack:
         node = stack.pop()
-        closes = isinstance(node, WindowAggregate | SuppressUntilClose) or (
-            (isinstance(node, TopN) and node.window_end is not None)
-            or (isinstance(node, SessionWindows | SessionAggregate) and not node.early)
-        )
+        closes = isinstance(node, StreamingOperator) and node.given is Given.ON_CLOSE
         if id(node) not in seen and not closes:
             seen.add(id(node))
             yield node

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
+from sqlstream_operators.plan.window_spec import WindowSpec
 from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.catalog.source_identity import SourceIdentity
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.identity.source import SourceIdentity
-from sqlstream_planner.logical.columns import Field, Fields
-from sqlstream_planner.logical.node import APART, ColumnId, Node
+from sqlstream_planner.logical.columns import ColumnId, Field, Fields
+from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.parts import (
     ON_CLOSE,
     AggregateCall,
@@ -86,6 +87,7 @@ class Scan(Leaf):
     `changelog`: what is read are changes, each with its kind; the rows of the table are what they leave, by the columns
     `primary_key` where there is one. `ttl_us`: a key that nothing touched for so long is forgotten. `reload_us`: it is a
     dimension table, of which lookup joins read a copy that is so old at most (0: each epoch looks for a newer one).
+    `watermark` is what the source's watermark is computed of: expressions over the table's columns by their names.
     """
 
     source: SourceSpec
@@ -95,6 +97,7 @@ class Scan(Leaf):
     primary_key: tuple[ColumnId, ...] = ()
     ttl_us: int | None = None
     reload_us: int | None = None
+    watermark: tuple[exp.Expr, ...] = field(default=(), metadata=NON_SEMANTIC)
 
     @property
     def is_dimension(self) -> bool:
@@ -108,7 +111,7 @@ class Values(Leaf):
 
     fields: Fields
     rows: tuple[tuple[exp.Expr, ...], ...]
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     def __post_init__(self) -> None:
         if not self.fields or not self.rows or any(len(row) != len(self.fields) for row in self.rows):
@@ -132,7 +135,7 @@ class Filter(PassingNode):
     """Keeps the rows for which `predicate` is true."""
 
     predicate: exp.Expr
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -147,7 +150,7 @@ class WindowFunction(UnaryNode):
     start: Field
     end: Field
     time: Field
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def fields(self) -> Fields:
@@ -170,7 +173,7 @@ class SessionFunction(UnaryNode):
     end: Field
     time: Field
     emission: Emission = ON_CLOSE
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def fields(self) -> Fields:
@@ -245,8 +248,8 @@ class Join(BinaryNode):
     condition: exp.Expr | None
     ttl_us: int | None = None
     bound: TimeBound | None = None
-    at: Span | None = field(default=None, metadata=APART)
-    moved: str | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
+    moved: str | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def fields(self) -> Fields:
@@ -271,7 +274,7 @@ class Apply(Node):
     operand: tuple[exp.Expr, ...] = ()
     comparison: str = "="
     ttl_us: int | None = None
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -295,10 +298,10 @@ class LateralJoin(Node):
     input: Node
     query: Node
     kind: JoinKind
-    name: str = field(metadata=APART)
+    name: str = field(metadata=NON_SEMANTIC)
     outer: tuple[ColumnId, ...] = ()
     ttl_us: int | None = None
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -327,7 +330,7 @@ class Aggregate(UnaryNode):
     calls: tuple[AggregateCall, ...]
     emission: Emission = ON_CLOSE
     ttl_us: int | None = None
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def fields(self) -> Fields:
@@ -374,7 +377,7 @@ class OverWindow(UnaryNode):
     ties: tuple[ColumnId, ...] | None = None
     emission: Emission = ON_CLOSE
     ttl_us: int | None = None
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     @property
     def closed_by(self) -> Field | None:
@@ -427,7 +430,7 @@ class OrderLimit(PassingNode):
 class EmitOnClose(PassingNode):
     """EMIT ON WINDOW CLOSE behind a query: its result is given when windows close, and never changes."""
 
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -441,9 +444,9 @@ class Sink(PassingNode):
     label: str
     conflict: ConflictAction | None = None
     ttl_us: int | None = None
-    at: Span | None = field(default=None, metadata=APART)
-    conflict_at: Span | None = field(default=None, metadata=APART)
-    connectors: Connectors = field(default=NO_CONNECTORS, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
+    conflict_at: Span | None = field(default=None, metadata=NON_SEMANTIC)
+    connectors: Connectors = field(default=NO_CONNECTORS, metadata=NON_SEMANTIC)
 
 
 def union_all(branches: Sequence[Node], fields: Fields) -> SetOperation:

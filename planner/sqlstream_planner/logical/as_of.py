@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.algebra import BinaryNode, UnaryNode
-from sqlstream_planner.logical.columns import EventTime, Field, Fields
-from sqlstream_planner.logical.node import APART, ColumnId, Part
+from sqlstream_planner.logical.columns import ColumnId, EventTime, Field, Fields
+from sqlstream_planner.logical.node import NON_SEMANTIC, Part
 from sqlstream_planner.logical.parts import JoinKind
 
 
@@ -105,7 +105,7 @@ class AsOfJoin(BinaryNode):
     condition: exp.Expr | None
     ties: tuple[ColumnId, ...] | None = None
     forward: bool = False
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     def __post_init__(self) -> None:
         if self.kind not in (JoinKind.INNER, JoinKind.LEFT):

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.logical.node import ColumnId
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
+
+
+class ColumnId(str):
+    """A reference to a column of a node's input, by the column's id."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

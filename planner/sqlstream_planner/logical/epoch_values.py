@@ -8,7 +8,7 @@ from enum import StrEnum
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.algebra import UnaryNode
 from sqlstream_planner.logical.columns import Field, Fields
-from sqlstream_planner.logical.node import APART, Part
+from sqlstream_planner.logical.node import NON_SEMANTIC, Part
 
 
 class EpochKind(StrEnum):
@@ -45,8 +45,8 @@ class EpochValues(UnaryNode):
     """
 
     values: tuple[EpochValue, ...]
-    at: Span | None = field(default=None, metadata=APART)
-    what: str = field(default="", metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
+    what: str = field(default="", metadata=NON_SEMANTIC)
 
     @property
     def fields(self) -> Fields:

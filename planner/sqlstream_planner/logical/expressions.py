@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.logical.columns import Fields
+from sqlstream_planner.sql.as_written import without_marks
 from sqlstream_planner.sql.dialect import OwnSql, own_sql
 
 
@@ -23,6 +24,11 @@ def columns_of(expression: exp.Expr) -> set[str]:
     if isinstance(expression, exp.Column):
         return {expression.name}
     return {c.name for c in expression.find_all(exp.Column)}
+
+
+def reading_only(fields: Fields, expressions: Iterable[exp.Expr], known: Set[str]) -> frozenset[str]:
+    """The ids of the fields whose expressions read `known` columns only."""
+    return frozenset(f.id for f, e in zip(fields, expressions, strict=True) if columns_of(e) <= known)
 
 
 def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> exp.Expr:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.algebra import BinaryNode, Filter, Project, Scan
 from sqlstream_planner.logical.columns import Fields
-from sqlstream_planner.logical.node import APART, Node
+from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.parts import JoinKind
 
 
@@ -23,7 +23,7 @@ class LookupJoin(BinaryNode):
 
     kind: JoinKind
     condition: exp.Expr
-    at: Span | None = field(default=None, metadata=APART)
+    at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
     def __post_init__(self) -> None:
         if self.kind not in (JoinKind.INNER, JoinKind.LEFT):

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from sqlstream_planner.logical.columns import Fields
-
-
-class ColumnId(str):
-    """A reference to a column of a node's input, by the column's id."""
-
-    __slots__ = ()
+from sqlstream_planner.logical.columns import ColumnId, Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +98,13 @@ class Node:
         return tuple(
             a.name
             for a in attributes(self)  # type: ignore[arg-type]
-            if not a.metadata.get("apart", False) and not _is_input(getattr(self, a.name))
+            if not a.metadata.get("non_semantic", False) and not _is_input(getattr(self, a.name))
         )
 
 
 #: The metadata of an attribute that is no part of what a node computes: where it stands in the user's file, or
 #: which relation it was made of.
-APART = {"apart": True, "input": False}
+NON_SEMANTIC = {"non_semantic": True, "input": False}
 
 
 def _is_input(value: Any) -> bool:
@@ -128,7 +121,7 @@ def _found(value: object, wanted: Callable[[Any], bool]) -> Iterator[Any]:
             yield from _found(v, wanted)
     elif isinstance(value, Part):
         for a in attributes(value):
-            if not a.metadata.get("apart", False):
+            if not a.metadata.get("non_semantic", False):
                 yield from _found(getattr(value, a.name), wanted)
 
 
@@ -142,7 +135,7 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     elif isinstance(value, Part):
         changed: dict[str, Any] = {}
         for a in attributes(value):
-            if not a.metadata.get("apart", False):
+            if not a.metadata.get("non_semantic", False):
                 before = getattr(value, a.name)
                 after = _mapped(before, change)
                 if after is not before:

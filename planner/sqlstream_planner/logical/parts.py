@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType, quote_identifier
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.logical.columns import Field
+from sqlstream_planner.logical.columns import ColumnId, Field
 from sqlstream_planner.logical.expressions import order_term
-from sqlstream_planner.logical.node import APART, ColumnId, Part
+from sqlstream_planner.logical.node import NON_SEMANTIC, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AggregateCall(Part):
     filter: exp.Expr | None = None
     order_by: tuple[tuple[exp.Expr, bool, bool], ...] = ()
     order_types: tuple[SqlType, ...] = ()
-    at: Span | None = attribute(default=None, compare=False, metadata=APART)
+    at: Span | None = attribute(default=None, compare=False, metadata=NON_SEMANTIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ PEER_FUNCTIONS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 PLACE_FUNCTIONS = frozenset({"row_number", "ntile", "lag", "lead"})
 #: Those that give the value of one row of the frame.
 VALUE_FUNCTIONS = frozenset({"first_value", "last_value", "nth_value"})
+#: Those that go through all of the partition by one value, which is their own ORDER BY, whatever the frame.
+FILL_FUNCTIONS = frozenset({"fill"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class WindowCall(Part):
     frame: str = ""
     bounds: tuple[exp.Expr, ...] = ()
     order_by: tuple[OrderTerm, ...] = ()
-    at: Span | None = attribute(default=None, compare=False, metadata=APART)
+    at: Span | None = attribute(default=None, compare=False, metadata=NON_SEMANTIC)
 
     @property
     def rank(self) -> str | None:
@@ -121,6 +123,11 @@ class JoinKind(StrEnum):
     SEMI = "SEMI"
     ANTI = "ANTI"
     CROSS = "CROSS"
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether a row without a partner is given, and taken back when one comes."""
+        return self not in (JoinKind.INNER, JoinKind.CROSS, JoinKind.SEMI)
 
 
 class SetOperator(StrEnum):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
-from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
+from sqlstream_planner.diagnostics import InternalError, counted
 from sqlstream_planner.logical.algebra import (
     Aggregate,
     Apply,
@@ -30,25 +32,23 @@ from sqlstream_planner.logical.epoch_values import EpochValues
 from sqlstream_planner.logical.expressions import substitute
 from sqlstream_planner.logical.lookup import LookupJoin
 from sqlstream_planner.logical.node import Node
+from sqlstream_planner.logical.operator import StreamingOperator
 from sqlstream_planner.logical.parts import AggregateCall, OrderTerm, WindowCall
-from sqlstream_planner.logical.streaming import (
-    Arrangement,
-    ChangelogNormalize,
-    FirstRow,
-    GroupAggregate,
-    IntervalJoin,
-    Over,
-    RegularJoin,
-    SessionAggregate,
-    SessionWindows,
-    SuppressUntilClose,
-    TemporalJoin,
-    TopN,
-    WindowAggregate,
-    is_arranged,
-)
 from sqlstream_planner.logical.tree import consumers
+from sqlstream_planner.sql.as_written import without_marks
 from sqlstream_planner.sql.dialect import duckdb_sql
+
+
+class ComparedKey(Protocol):
+    """Two expressions that a join takes for equal."""
+
+    @property
+    def left(self) -> exp.Expr:
+        """Over the left."""
+
+    @property
+    def right(self) -> exp.Expr:
+        """Over the right."""
 
 
 def logical_text(roots: tuple[Sink, ...]) -> str:
@@ -119,8 +119,10 @@ class _Printer:
 
 
 def describe(node: Node) -> str:
-    """One line about a node, without its inputs."""
+    """One line about a node, without its inputs. Raises InternalError for a node that nobody told it of."""
     match node:
+        case StreamingOperator():
+            return f"{node.title} {node.details}".rstrip()
         case Scan():
             listed = ", ".join(f.name for f in node.fields)
             where = f" where {node.source.filter}" if node.source.filter else ""
@@ -129,135 +131,142 @@ def describe(node: Node) -> str:
         case Values():
             return f"values, {counted(len(node.rows), 'row')}"
         case Project():
-            items = [f"{f.name} = {_text(e)}" for f, e in zip(node.fields, node.items, strict=True)]
+            items = [f"{f.name} = {expression_text(e)}" for f, e in zip(node.fields, node.items, strict=True)]
             return f"project {', '.join(items)}"
         case Filter():
-            return f"filter {_text(node.predicate)}"
+            return f"filter {expression_text(node.predicate)}"
         case WindowFunction():
             return f"window {describe_window(node.window, node.time_column)}"
         case SessionFunction():
-            return f"session {describe_window(node.window, node.time_column)}{_partitioned(node.partition)}"
-        case SessionWindows():
-            early = ", rows at once" if node.early else ""
-            window = describe_window(node.window, node.time_column)
-            return f"session windows {window}{_partitioned(node.partition)}{early}"
-        case SessionAggregate():
-            early = ", at once" if node.early else ""
-            window = describe_window(node.window, node.time_column)
-            return (
-                f"session aggregate {window}{_partitioned(node.partition)} calls {_calls(node.calls)}{early}"
-            )
+            return f"session {describe_window(node.window, node.time_column)}{by_columns(node.partition)}"
         case Unnest():
             names = ", ".join(f.name for f in node.element)
-            return f"{'outer ' if node.outer else ''}unnest {_text(node.array)} as {names}"
+            return f"{'outer ' if node.outer else ''}unnest {expression_text(node.array)} as {names}"
         case Join():
-            on = f" on {_text(node.condition)}" if node.condition is not None else ""
-            return f"{node.kind.lower()} join{on}{_moved(node)}"
-        case Arrangement():
-            kept = "kept by" if node.answered else "arrange by"
-            return f"{kept} {', '.join(_text(key.expression) for key in node.keys)}"
-        case RegularJoin() if is_arranged(node):
-            return f"{node.kind.lower()} join of arrangements{_on(node)}{_moved(node.meaning)}"
-        case RegularJoin():
-            return f"keep {node.kind.lower()} join{_on(node)}{_moved(node.meaning)}"
-        case IntervalJoin():
-            return f"{node.kind.lower()} join in time{_on(node)}"
+            on = f" on {expression_text(node.condition)}" if node.condition is not None else ""
+            return f"{node.kind.lower()} join{on}{moved(node)}"
         case EpochValues():
             return f"epoch values {', '.join(f'{v.field.name} = {v.kind}' for v in node.values)}"
         case LookupJoin():
-            return f"{node.kind.lower()} lookup join on {_text(node.condition)}"
-        case AsOfJoin() | TemporalJoin():
-            equal = [f"{_text(key.left)} = {_text(key.right)}" for key in node.keys]
+            return f"{node.kind.lower()} lookup join on {expression_text(node.condition)}"
+        case AsOfJoin():
             sign = ("<" if node.forward else ">") + ("" if node.strict else "=")
-            equal.append(f"{node.left_time} {sign} {node.right_time}")
-            where = f" where {_text(node.condition)}" if node.condition is not None else ""
-            kept = "keep versions for " if isinstance(node, TemporalJoin) else ""
-            return f"{kept}{node.kind.lower()} as-of join on {' AND '.join(equal)}{where}"
+            compared = f"{node.left_time} {sign} {node.right_time}"
+            return f"{node.kind.lower()} as-of join{on_keys(node.keys, compared)}{where_text(node.condition)}"
         case Versions():
-            return f"versions by {', '.join(node.keys)} and {_text(node.time)}"
+            return f"versions by {', '.join(node.keys)} and {expression_text(node.time)}"
         case LateralJoin():
             return f"{node.kind.lower()} join lateral"
         case Apply():
             return f"apply {node.kind.lower()} as {node.result.name}"
         case SetOperation():
             return f"{node.operator.lower()}{' all' if node.all_ else ''}"
-        case WindowAggregate():
-            window = describe_window(node.window, node.slice_column)
-            return f"window aggregate {window}{_groups(node)}"
         case Aggregate():
-            return _aggregate("aggregate", node)
-        case GroupAggregate():
-            return _aggregate("group aggregate", node)
+            keys = by_expressions(node.key_expressions, node.sets if node.grouping is not None else ())
+            distinct = ", ".join(map(expression_text, node.key_expressions))
+            return (
+                f"distinct {distinct}"
+                if node.keys and not node.calls
+                else f"aggregate{keys} {calls_text(node.calls)}"
+            )
         case OverWindow():
-            return f"over {_overs(node.calls, node.partition, node.order)}"
-        case Over():
-            return f"keep over {_overs(node.calls, node.partition, node.order)}"
-        case TopN():
-            first = f"{node.offset + 1} to {node.offset + node.limit}"
-            window = " when the window closes" if node.window_end is not None else ""
-            return f"top {first} of {_ranked(node.function, node.partition, node.order)}{window}"
+            return f"over {over_text(node.calls, node.partition, node.order)}"
         case OrderLimit():
             order = f" order {_order(node.order)}" if node.order else ""
             return f"limit {node.offset + 1} to {node.offset + node.limit}{order}"
         case EmitOnClose():
             return "emit on window close"
-        case SuppressUntilClose():
-            return f"hold until {describe_window(node.window, 'event time')} closes"
-        case FirstRow():
-            return f"first row of each {', '.join(node.keys)}"
-        case ChangelogNormalize():
-            return f"normalize changes by {', '.join(node.keys)}"
         case Sink():
             return f"sink {node.label}"
-    return type(node).__name__
+    raise InternalError(f"nobody said how a {type(node).__name__} is shown")
 
 
-def _on(node: RegularJoin | IntervalJoin) -> str:
-    equal = [f"{_text(key.left)} = {_text(key.right)}" for key in node.keys]
-    on = " AND ".join([*equal, *([_text(node.condition)] if node.condition is not None else [])])
-    return f" on {on}" if on else ""
+def title_of(node: Node) -> str:
+    """What a node of a streaming plan is called where its rows are described. Raises InternalError for any other."""
+    match node:
+        case StreamingOperator():
+            return node.title
+        case Scan():
+            return f"{'dimension' if node.is_dimension else 'scan'} {node.source.name}"
+        case Values():
+            return "values"
+        case Project():
+            return "project"
+        case Filter():
+            return "filter"
+        case WindowFunction():
+            return "window"
+        case Unnest():
+            return "unnest"
+        case SetOperation() if node.is_union_all:
+            return "union all"
+        case EpochValues():
+            return "epoch values"
+        case LookupJoin():
+            return f"{node.kind.lower()} lookup join"
+        case Versions():
+            return "versions"
+        case Sink():
+            return f"sink {node.label}"
+    raise InternalError(f"nobody said what a {type(node).__name__} is called")
 
 
-def _moved(node: Node) -> str:
+# ------------------------------------------------------------------------------------- phrases of several nodes
+
+
+def expression_text(expression: exp.Expr) -> str:
+    """An expression as SQL, with columns by their ids."""
+    plain = {c.name: exp.column(c.name) for c in expression.find_all(exp.Column)}
+    return duckdb_sql(without_marks(substitute(expression, dict(plain))))
+
+
+def moved(node: Node) -> str:
+    """Behind a join: why it does not stand where it was written, if it doesn't."""
     return f" (moved: {node.moved})" if isinstance(node, Join) and node.moved is not None else ""
 
 
-def _aggregate(name: str, node: Aggregate | GroupAggregate) -> str:
-    if not node.calls and node.keys:
-        return f"distinct {', '.join(_text(e) for e in node.key_expressions)}"
-    return f"{name}{_groups(node)}"
+def on_keys(keys: Iterable[ComparedKey], *more: str) -> str:
+    """The ON of a join: its equal keys and further conditions."""
+    equal = [f"{expression_text(key.left)} = {expression_text(key.right)}" for key in keys]
+    on = " AND ".join([*equal, *more])
+    return f" on {on}" if on else ""
 
 
-def _groups(node: Aggregate | GroupAggregate | WindowAggregate) -> str:
-    keys = ", ".join(_text(e) for e in node.key_expressions)
-    by = f" by {keys}" if keys else ""
-    several = f" sets {[list(s) for s in node.sets]}" if node.grouping is not None else ""
-    return f"{by}{several} calls {_calls(node.calls)}"
+def where_text(condition: exp.Expr | None) -> str:
+    """The WHERE of a join with versions."""
+    return f" where {expression_text(condition)}" if condition is not None else ""
 
 
-def _calls(calls: tuple[AggregateCall, ...]) -> str:
-    return ", ".join(c.field.name for c in calls) or "none"
+def by_expressions(expressions: Iterable[exp.Expr], sets: Iterable[Iterable[int]] = ()) -> str:
+    """What is grouped by, and in which grouping sets if there are several."""
+    keys = ", ".join(map(expression_text, expressions))
+    several = [list(s) for s in sets]
+    return f"{f' by {keys}' if keys else ''}{f' sets {several}' if several else ''}"
 
 
-def _overs(calls: tuple[WindowCall, ...], partition: tuple[str, ...], order: tuple[OrderTerm, ...]) -> str:
+def by_columns(partition: Iterable[str]) -> str:
+    """The columns of a PARTITION BY."""
+    listed = ", ".join(partition)
+    return f" by {listed}" if listed else ""
+
+
+def calls_text(calls: Iterable[AggregateCall]) -> str:
+    """The aggregates of a GROUP BY."""
+    return f"calls {', '.join(c.field.name for c in calls) or 'none'}"
+
+
+def over_text(calls: Iterable[WindowCall], partition: Iterable[str], order: Sequence[OrderTerm]) -> str:
+    """Functions and what they are over."""
     functions = ", ".join(f"{c.name}{f' {c.frame.lower()}' if c.frame else ''}" for c in calls)
-    return _ranked(functions, partition, order)
+    return ranked(functions, partition, order)
 
 
-def _partitioned(partition: tuple[str, ...]) -> str:
-    return f" by {', '.join(partition)}" if partition else ""
+def ranked(function: str, partition: Iterable[str], order: Sequence[OrderTerm]) -> str:
+    """A function over a partition in an order."""
+    return f"{function}{by_columns(partition)}{f' order {_order(order)}' if order else ''}"
 
 
-def _ranked(function: str, partition: tuple[str, ...], order: tuple[OrderTerm, ...]) -> str:
-    return f"{function}{_partitioned(partition)}{f' order {_order(order)}' if order else ''}"
-
-
-def _order(terms: tuple[OrderTerm, ...]) -> str:
+def _order(terms: Iterable[OrderTerm]) -> str:
     return ", ".join(
         f"{t.column}{' desc' if t.descending else ''}{' nulls first' if t.nulls_first else ''}" for t in terms
     )
-
-
-def _text(expression: exp.Expr) -> str:
-    plain = {c.name: exp.column(c.name) for c in expression.find_all(exp.Column)}
-    return duckdb_sql(without_marks(substitute(expression, dict(plain))))

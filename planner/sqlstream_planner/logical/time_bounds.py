@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.plan.spec import WindowKind
-from sqlstream_planner.logical.columns import EventTime, Field, Fields, WindowColumn
-from sqlstream_planner.logical.node import ColumnId, Part
+from sqlstream_operators.plan.window_spec import WindowKind
+from sqlstream_planner.logical.columns import ColumnId, EventTime, Field, Fields, WindowColumn
+from sqlstream_planner.logical.node import Part
 from sqlstream_planner.logical.parts import JoinKind
 
 #: The sides (0: left) whose columns are NULL in rows without a partner.

@@ -13,23 +13,17 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.plan.schema import SLICE_COLUMN
-from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner import window_sql
+from sqlstream_operators.plan.window_spec import WindowKind
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.logical import (
-    Filter,
-    IntervalJoin,
-    JoinKind,
-    Node,
-    Project,
-    WindowAggregate,
-)
+from sqlstream_planner.logical import Filter, JoinKind, Node, Project
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.join_sides import Side, equal_forms
 from sqlstream_planner.physical.planner import Partial, Planner
 from sqlstream_planner.physical.top_filter import PLAIN
+from sqlstream_planner.streaming import IntervalJoin, WindowAggregate
+from sqlstream_planner.windows import window_time as window_sql
 
 #: A row that can be joined with more windows than this is shipped.
 _MOST_WINDOWS = 4

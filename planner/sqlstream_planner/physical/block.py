@@ -17,10 +17,7 @@ from sqlstream_operators.plan.epoch_values import (
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
-from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.expressions.datatypes import as_type
-from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.unnests import long_series
 from sqlstream_planner.logical import (
     EpochKind,
@@ -41,6 +38,9 @@ from sqlstream_planner.logical import (
     sql,
     substitute,
 )
+from sqlstream_planner.sql.as_written import without_marks
+from sqlstream_planner.sql.datatypes import as_type
+from sqlstream_planner.windows import window_time as window_sql
 
 #: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
 INLINE_LIMIT = 400
@@ -280,7 +280,7 @@ def _looked_up(block: Block, table: Block, node: LookupJoin) -> Block:
 
 
 def _versions(block: Block, node: Versions) -> Block:
-    """What came of a table, in its order; of one that is read as changes also what went, as rows that only come."""
+    """What came of a table, in its order; of one that is read as changes also what went, as append-only rows."""
     if node.gone is None:
         return block
     columns = {name: e for name, e in block.columns.items() if name not in (WEIGHT_COLUMN, KIND_COLUMN)}

@@ -10,13 +10,13 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
-from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, call_form, key_forms
 from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.time_keys import text_of, time_of
+from sqlstream_planner.sql.as_written import without_marks
 
 #: The key that tells the rows of several grouping sets apart, in the state.
 GROUPING = "grouping_id"

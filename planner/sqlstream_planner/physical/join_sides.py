@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec, gives_alone
+from sqlstream_operators.plan.join_spec import JoinSideSpec, gives_alone
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind, SqlType
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import Stored, StoredTable
-from sqlstream_planner.logical import IntervalJoin, Join, Node, RegularJoin, TemporalJoin, sql
+from sqlstream_planner.logical import Join, Node, sql
 from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.sql.datatypes import as_type
+from sqlstream_planner.streaming import IntervalJoin, RegularJoin, TemporalJoin
 
 SIDES = ("left", "right")
 #: Values of these kinds can be equal without being the same, inside of others too: the key does not say which it was.

@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import ExchangeOutput
 from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
-from sqlstream_planner.logical import EqualKey, Filter, JoinKind, Node, Project, RegularJoin, substitute
+from sqlstream_planner.logical import Filter, JoinKind, Node, Project, substitute
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.stages import Draft, Stages
+from sqlstream_planner.streaming import EqualKey, RegularJoin
 
 #: By the kind of a join, the sides (0: left) whose keys its rows are in the shard of.
 _KEPT = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowKind, WindowSpec
-from sqlstream_planner import window_sql
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
 from sqlstream_planner.physical.block import NUMBER_COLUMN, ROW_COLUMN, TIME_COLUMN, Block, weight
 from sqlstream_planner.physical.by_stage import each, reads_of
+from sqlstream_planner.windows import window_time as window_sql
 
 #: Of a row that is late by its own time; no window is cut by it.
 INSTANT = WindowSpec(WindowKind.TUMBLE, 1, 1, shared_slices=False)

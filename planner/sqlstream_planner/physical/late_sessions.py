@@ -10,9 +10,10 @@ from sqlstream_operators.plan.session_spec import TOLD
 from sqlstream_operators.plan.spec import SLICE_COLUMN, LateStep
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.logical import SessionAggregate, SessionWindows, sql
+from sqlstream_planner.logical import sql
 from sqlstream_planner.physical.block import ROW_COLUMN, Block
 from sqlstream_planner.physical.by_stage import each, reads_of
+from sqlstream_planner.streaming import SessionAggregate, SessionWindows
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.changelog_spec import MultisetSpec
+from sqlstream_operators.plan.group_aggregate_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, INTEGER, NESTED, Kind, SqlType, quote_identifier, struct

@@ -28,27 +28,26 @@ from sqlstream_planner.physical.operators.registry import OPERATORS
 from sqlstream_planner.physical.planner import Operators, Planner
 from sqlstream_planner.physical.state_node import StateNodes
 from sqlstream_planner.physical.written_rows import one_row
-from sqlstream_planner.properties.consolidated import Consolidated
+from sqlstream_planner.properties.facts import Facts
 
 
 def plan_physical(
     roots: tuple[Sink, ...], options: JobOptions | None = None, operators: Operators = OPERATORS
 ) -> PhysicalPlan:
     """Lay a streaming plan out over levels; see `sqlstream_operators.plan.spec` for what comes out."""
-    return plan_with_states(roots, options, operators)[0]
+    return plan_with_states(roots, Facts(), options, operators)[0]
 
 
 def plan_with_states(
-    roots: tuple[Sink, ...], options: JobOptions | None = None, operators: Operators = OPERATORS
+    roots: tuple[Sink, ...], facts: Facts, options: JobOptions | None = None, operators: Operators = OPERATORS
 ) -> tuple[PhysicalPlan, StateNodes]:
-    """As `plan_physical`, with what each of the plan's states is made of."""
+    """As `plan_physical`, with what each of the plan's states is made of; `facts` are those of the plan."""
     sources = _merge_sources(roots)
-    planner = _planned(Planner(roots, sources, operators), roots)
+    planner = _planned(Planner(roots, sources, operators, facts=facts), roots)
     if planner.states.ambiguous:
-        planner = _planned(Planner(roots, sources, operators, ttl_in_ids=True), roots)
-    consolidated = Consolidated(planner.changes)
+        planner = _planned(Planner(roots, sources, operators, facts=facts, ttl_in_ids=True), roots)
     for root in roots:
-        _write(planner, root, consolidated=consolidated(root))
+        _write(planner, root, consolidated=planner.facts.consolidated(root))
     plan = PhysicalPlan(
         tuple(sources.values()),
         tuple({root.sink.name: root.sink for root in roots}.values()),

@@ -12,21 +12,16 @@ from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.catalog.descriptor import ONE_ROW
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import form, sort_forms
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import (
-    Arrangement,
-    ChangelogNormalize,
     EpochValues,
     EventTime,
     Field,
-    FirstRow,
-    GroupAggregate,
     Node,
-    Over,
-    RegularJoin,
     Scan,
-    TopN,
+    StreamingOperator,
     Values,
     column,
     consumers,
@@ -43,11 +38,8 @@ from sqlstream_planner.physical.stages import Draft, Stages
 from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.physical.written_rows import written_rows
-from sqlstream_planner.properties.changelog import Changes
-from sqlstream_planner.properties.unique_keys import UniqueKeys
-
-#: The nodes that may have a time to live.
-_FORGETTING = GroupAggregate | TopN | Over | ChangelogNormalize | FirstRow | RegularJoin
+from sqlstream_planner.properties.facts import Facts
+from sqlstream_planner.streaming import Arrangement, RegularJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +68,15 @@ class Planner:
         sources: Mapping[str, SourceSpec],
         operators: Operators,
         *,
+        facts: Facts,
         ttl_in_ids: bool = False,
     ) -> None:
         self.stages = Stages()
         self.states = States(ttl_in_ids=ttl_in_ids)
         self.join_stages = JoinStages()
         self.meanings = Meanings()
-        self.changes = Changes()
-        self._unique_keys = UniqueKeys()
+        self.facts = facts
+        self.changes = self.facts.changes
         #: By the id of a state that was planned, what it is made of.
         self.state_nodes: dict[str, StateNode] = {}
         #: By their group, the arrangements that run together.
@@ -141,19 +134,23 @@ class Planner:
     def ttls(self, node: Node) -> str:
         """Tells apart what forgets at and below a node, and when; '' where nothing does."""
         found = [
-            form("forgets", type(n).__name__, self.meanings.relation(n.meaning), n.ttl_us)
+            form("forgets", n.stored_as, self.meanings.relation(n.meaning), n.time_to_live)
             for n in walk((node,))
-            if isinstance(n, _FORGETTING) and n.ttl_us is not None
+            if isinstance(n, StreamingOperator) and n.time_to_live is not None
         ]
         return form("all", *sort_forms(set(found))).digest[:8] if found else ""
 
     def holds_once(self, node: Node) -> bool:
         """Whether no row of a node is ever there twice; what forgets gives again what it has forgotten."""
-        return bool(self._unique_keys(node)) and not self.ttls(node)
+        return bool(self.facts.keys(node)) and not self.ttls(node)
 
     def is_operator(self, node: Node) -> bool:
         """Whether a node is planned by itself: it keeps state, or joins what others keep."""
-        return type(node) in self._operators and not (isinstance(node, RegularJoin) and node.merged)
+        if not isinstance(node, StreamingOperator):
+            return False
+        if type(node) not in self._operators:
+            raise InternalError(f"nobody said how a {type(node).__name__} is planned")
+        return not (isinstance(node, RegularJoin) and node.merged)
 
     def late_rows(
         self, name: str, input_: Node, end: Field, time: EventTime, lateness_us: int = 0

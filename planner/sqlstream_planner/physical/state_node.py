@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
 from sqlstream_planner.aggregates.function import Accumulator
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.identity.relation import Meanings

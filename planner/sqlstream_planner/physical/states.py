@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from sqlstream_operators.plan.changelog_spec import (
-    ChangelogNormalizeSpec,
-    DeduplicateSpec,
-    DistinctValuesSpec,
-    FirstRowSpec,
-    GroupAggregateSpec,
-    JoinSpec,
-    TopNSpec,
-)
-from sqlstream_operators.plan.over_spec import OverSpec
+from sqlstream_operators.plan.operator_spec import Forgets
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import with_ttl
 
-_Keyed: TypeAlias = (
-    GroupAggregateSpec
-    | DistinctValuesSpec
-    | TopNSpec
-    | DeduplicateSpec
-    | ChangelogNormalizeSpec
-    | FirstRowSpec
-    | JoinSpec
-    | OverSpec
-)
-_SpecT = TypeVar("_SpecT", bound=_Keyed)
+_SpecT = TypeVar("_SpecT", bound=Forgets)
 
 
 class States:
@@ -68,7 +49,7 @@ class States:
     def keep(self, spec: _SpecT, ttl_us: int | None, ttls: str) -> _SpecT:
         """The spec with its state, which is added, and, where that has keys, its time to live in µs."""
         if ttl_us is None or not spec.state.tables[0].key:
-            return replace(spec, state=self.add(spec.state, ttls))
+            return spec.keeping(self.add(spec.state, ttls))
         state = with_ttl(self.add(spec.state, ttls))
         self._schemas[state.state_id] = state
-        return replace(spec, state=state, ttl_us=ttl_us)
+        return spec.keeping(state).living(ttl_us)

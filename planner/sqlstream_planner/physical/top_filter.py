@@ -22,7 +22,7 @@ _MOST_BEST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The first `limit` rows of each partition by `order`, of rows that only come; equals by all `fields`."""
+    """The first `limit` rows of each partition by `order`, of append-only rows; equals by all `fields`."""
 
     partition: tuple[str, ...]
     order: tuple[OrderTerm, ...]

@@ -15,11 +15,11 @@ from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.catalog.descriptor import ONE_ROW
-from sqlstream_planner.expressions.datatypes import as_type
-from sqlstream_planner.expressions.functions.as_written import without_marks
-from sqlstream_planner.identity.source import SourceIdentity
+from sqlstream_planner.catalog.source_identity import SourceIdentity
 from sqlstream_planner.logical import Values, column, sql
 from sqlstream_planner.physical.block import Block
+from sqlstream_planner.sql.as_written import without_marks
+from sqlstream_planner.sql.datatypes import as_type
 
 #: What the source's only column is called.
 _ONE = "one"

@@ -5,6 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.logical.algebra import (
+    EmitOnClose,
+    Filter,
+    OrderLimit,
+    Project,
+    SetOperation,
+    Sink,
+    Unnest,
+    WindowFunction,
+)
+from sqlstream_planner.logical.epoch_values import EpochValues
+from sqlstream_planner.logical.lookup import LookupJoin
 from sqlstream_planner.logical.node import Node
 
 _FoundT = TypeVar("_FoundT")
@@ -37,3 +50,25 @@ class Analysis(ABC, Generic[_FoundT]):
     @abstractmethod
     def of(self, node: Node) -> _FoundT:
         """Computes it for one node; `self(input)` is at hand for each input."""
+
+
+def is_stateless(node: Node) -> bool:
+    """Whether a node of the algebra stands in a streaming plan as it is, and makes of each row what it makes of it."""
+    return isinstance(
+        node,
+        EmitOnClose
+        | EpochValues
+        | Filter
+        | LookupJoin
+        | OrderLimit
+        | Project
+        | SetOperation
+        | Sink
+        | Unnest
+        | WindowFunction,
+    )
+
+
+def unknown(node: Node, what: str) -> InternalError:
+    """Of a node that an analysis was not told of, and that says nothing itself."""
+    return InternalError(f"nobody said of a {type(node).__name__} {what}")

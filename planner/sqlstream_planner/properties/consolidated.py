@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.logical import (
-    Filter,
-    GroupAggregate,
-    Node,
-    Over,
-    Project,
-    RegularJoin,
-    SessionAggregate,
-    SessionWindows,
-    Sink,
-    TopN,
-)
-from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.expressions.passed_on import passed_on
+from sqlstream_planner.logical import Filter, Node, Project, Scan, Sink, StreamingOperator, Values, Versions
+from sqlstream_planner.properties.analysis import Analysis, is_stateless, unknown
 from sqlstream_planner.properties.changelog import Changes
-from sqlstream_planner.properties.passed_on import passed_on
 
 
 class Consolidated(Analysis[bool]):
@@ -32,13 +21,15 @@ class Consolidated(Analysis[bool]):
     def of(self, node: Node) -> bool:
         """Computed of a node from its inputs."""
         match node:
-            case GroupAggregate() | TopN() | Over() | RegularJoin() | SessionWindows() | SessionAggregate():
-                return self._changes(node)
-            case Filter():
+            case StreamingOperator():
+                return node.is_consolidated and self._changes(node)
+            case Filter() | Sink():
                 return self(node.input)
             case Project():
                 shown = passed_on(node.fields, node.items, node.input)
                 return shown.keys() >= {f.id for f in node.input.fields} and self(node.input)
-            case Sink():
-                return self(node.input)
-        return False
+            case Scan() | Values() | Versions():
+                return False
+            case _ if is_stateless(node):
+                return False
+        raise unknown(node, "whether its changes are consolidated")

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sqlglot import exp
-
-from sqlstream_planner.logical import (
-    Fields,
-    Filter,
-    FirstRow,
-    GroupAggregate,
-    Node,
-    Over,
-    Project,
-    SessionWindows,
-    SuppressUntilClose,
-    TopN,
-    columns_of,
-)
-from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.logical import Filter, Node, Project, Scan, StreamingOperator, Values, Versions
+from sqlstream_planner.logical.expressions import reading_only
+from sqlstream_planner.properties.analysis import Analysis, is_stateless, unknown
 
 
 class Constants(Analysis[frozenset[str]]):
@@ -28,15 +13,14 @@ class Constants(Analysis[frozenset[str]]):
     def of(self, node: Node) -> frozenset[str]:
         """Computed of a node from its inputs."""
         match node:
+            case StreamingOperator():
+                return node.constant_columns(self)
             case Project():
-                return self.among(node.fields, node.items, node.input)
-            case GroupAggregate() if node.grouping is None:
-                return self.among(node.keys, node.key_expressions, node.input)
-            case Filter() | TopN() | Over() | SuppressUntilClose() | FirstRow() | SessionWindows():
-                return self(node.inputs[0])
-        return frozenset()
-
-    def among(self, fields: Fields, expressions: Sequence[exp.Expr], below: Node) -> frozenset[str]:
-        """Which of the fields read constants of `below` only."""
-        known = self(below)
-        return frozenset(f.id for f, e in zip(fields, expressions, strict=True) if columns_of(e) <= known)
+                return reading_only(node.fields, node.items, self(node.input))
+            case Filter():
+                return self(node.input)
+            case Scan() | Values() | Versions():
+                return frozenset()
+            case _ if is_stateless(node):
+                return frozenset()
+        raise unknown(node, "which of its columns are constant")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlstream_planner.logical import Node
-from sqlstream_planner.properties.changelog import ChangelogMode, Changes
-from sqlstream_planner.properties.state_bound import bounded_state
-from sqlstream_planner.properties.unique_keys import UniqueKeys
+from sqlstream_planner.logical import Node, StreamingOperator
+from sqlstream_planner.properties.changelog import ChangelogMode
+from sqlstream_planner.properties.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +54,20 @@ class Properties:
 class Summary:
     """The properties of nodes of one streaming plan."""
 
-    def __init__(self) -> None:
-        self._changes = Changes()
-        self._keys = UniqueKeys()
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
 
     def of(self, node: Node) -> Properties:
         """What is known of `node`."""
         names = {f.id: f.name for f in node.fields}
-        known = [key for key in self._keys(node) if all(id_ in names for id_ in key)]
+        known = [key for key in self._facts.keys(node) if all(id_ in names for id_ in key)]
         mode = ChangelogMode.APPEND
-        if self._changes(node):
+        if self._facts.changes(node):
             mode = ChangelogMode.UPSERT if known else ChangelogMode.RETRACT
         return Properties(
             mode,
             tuple(names[id_] for id_ in known[0]) if known else None,
             tuple(f.name for f in node.fields if f.time is not None),
-            bounded_state(node, self._changes),
-            getattr(node, "ttl_us", None),
+            node.is_bounded(self._facts.changes) if isinstance(node, StreamingOperator) else None,
+            node.time_to_live if isinstance(node, StreamingOperator) else None,
         )

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_operators.plan.types import Kind
-from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_operators.plan.window_spec import WindowKind
 from sqlstream_planner.logical import ColumnId, Field, Node, TimeBound
 from sqlstream_planner.logical.expressions import conjuncts
-from sqlstream_planner.properties.timed_columns import TimedColumns
+from sqlstream_planner.sql.datatypes import sql_type_of
 from sqlstream_planner.sql.dialect import constant_value
 
 _DAY = 86_400_000_000
@@ -51,11 +50,6 @@ def time_bound(
         if range_.low is not None and range_.high is not None
     ]
     return min(bounded, key=lambda bound: _rank(bound, sides[0], sides[1]), default=None)
-
-
-def bound_of(left: Node, right: Node, condition: exp.Expr | None) -> TimeBound | None:
-    """`time_bound` of a join whose sides nothing else is asked of."""
-    return time_bound(left, right, condition, TimedColumns())
 
 
 @dataclass(frozen=True, slots=True)

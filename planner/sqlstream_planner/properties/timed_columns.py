@@ -1,40 +1,36 @@
-"""Which columns follow the watermark, in rows that only come."""
+"""Which columns follow the watermark, in append-only rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
-from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     Aggregate,
-    Arrangement,
+    Apply,
+    AsOfJoin,
     EmitOnClose,
     EpochValues,
-    Field,
     Filter,
-    IntervalJoin,
     Join,
-    JoinKind,
+    LateralJoin,
     LookupJoin,
     Node,
-    Over,
+    OrderLimit,
     OverWindow,
     Project,
-    RegularJoin,
     Scan,
+    SessionFunction,
     SetOperation,
-    SuppressUntilClose,
-    TopN,
+    StreamingOperator,
     Unnest,
-    WindowAggregate,
+    Values,
+    Versions,
     WindowFunction,
     columns_of,
 )
-from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.logical.time_marks import marked, timed_over, window_bounds
+from sqlstream_planner.properties.analysis import Analysis, unknown
 
 #: The joins of rows that stay whose pairs stay.
-_STAYING = (JoinKind.INNER, JoinKind.CROSS, JoinKind.SEMI)
 
 
 class TimedColumns(Analysis[frozenset[str] | None]):
@@ -47,11 +43,11 @@ class TimedColumns(Analysis[frozenset[str] | None]):
     def of(self, node: Node) -> frozenset[str] | None:
         """Computed of a node from its inputs."""
         match node:
+            case StreamingOperator():
+                return node.timed_columns(self)
             case Scan():
-                return None if node.changelog else _marked(node.fields)
-            case Filter() | EmitOnClose() | Arrangement():
-                return self(node.input)
-            case Unnest() | EpochValues():
+                return None if node.changelog else marked(node.fields)
+            case Filter() | EmitOnClose() | Unnest() | EpochValues():
                 return self(node.input)
             case LookupJoin():
                 return self(node.left)
@@ -67,53 +63,39 @@ class TimedColumns(Analysis[frozenset[str] | None]):
                 return self._of_union(node)
             case Aggregate():
                 early = node.emission.changes or node.emission.lateness_us > 0
-                windows = _in_windows(node.keys)
+                windows = window_bounds(node.keys)
                 return None if early or not windows else windows
-            case WindowAggregate():
-                return _in_windows(node.fields)
-            case SuppressUntilClose():
-                expiry = node.input.expiry
-                late = expiry is None or expiry.lateness_us > 0
-                return None if late else _in_windows(node.fields)
-            case TopN() if node.window_end is not None:
-                return self._held(node.input)
-            case OverWindow() | Over():
-                return self._of_over(node)
-            case Join() | RegularJoin():
+            case OverWindow():
+                return timed_over(node, self(node.input))
+            case Join():
                 return self._of_join(node)
-            case IntervalJoin():
-                return _marked(node.fields)
-        return None
-
-    def _held(self, below: Node) -> frozenset[str] | None:
-        """Of rows that are held back until their window closes: they come late for all but the window."""
-        known = self(below)
-        return None if known is None else known & _in_windows(below.fields)
-
-    def _of_over(self, node: OverWindow | Over) -> frozenset[str] | None:
-        """Of rows that wait for their time, that; of rows that are kept up to date, nothing."""
-        below, meaning = self(node.input), node.meaning if isinstance(node, Over) else node
-        closing = meaning.closed_by if isinstance(meaning, OverWindow) else None
-        if below is None or closing is None:
-            return None
-        if closing.id in node.partition:
-            return below & _in_windows(node.input.fields)
-        return below & {closing.id}
+            case (
+                Apply()
+                | AsOfJoin()
+                | LateralJoin()
+                | OrderLimit()
+                | SessionFunction()
+                | SetOperation()
+                | Values()
+                | Versions()
+            ):
+                return None
+        raise unknown(node, "which of its columns follow the watermark")
 
     def _of_projection(self, node: Project) -> frozenset[str] | None:
         below = self(node.input)
         if below is None:
             return None
-        marked = _marked(node.fields)
+        known = marked(node.fields)
         return frozenset(
             f.id
             for f, e in zip(node.fields, node.items, strict=True)
             # What is marked and computed is a bound of a window that another bound gives.
-            if f.id in marked and columns_of(e) and columns_of(e) <= below
+            if f.id in known and columns_of(e) and columns_of(e) <= below
         )
 
     def _of_union(self, node: SetOperation) -> frozenset[str] | None:
-        known: set[str] = set(_marked(node.fields))
+        known: set[str] = set(marked(node.fields))
         for branch in node.branches:
             below = self(branch)
             if below is None:
@@ -122,19 +104,8 @@ class TimedColumns(Analysis[frozenset[str] | None]):
             known -= {f.id for f, b in pairs if b.id not in below}
         return frozenset(known)
 
-    def _of_join(self, node: Join | RegularJoin) -> frozenset[str] | None:
-        if isinstance(node, Join) and node.bound is not None:
-            return _marked(node.fields)
-        stays = node.kind in _STAYING and all(self(i) is not None for i in node.inputs)
+    def _of_join(self, node: Join) -> frozenset[str] | None:
+        if node.bound is not None:
+            return marked(node.fields)
+        stays = not node.kind.takes_back and all(self(i) is not None for i in node.inputs)
         return frozenset() if stays else None
-
-
-def _marked(fields: Iterable[Field]) -> frozenset[str]:
-    return frozenset(f.id for f in fields if f.window is None and f.time is not None) | _in_windows(fields)
-
-
-def _in_windows(fields: Iterable[Field]) -> frozenset[str]:
-    """The bounds of windows, but of sessions, whose length nobody knows before they close."""
-    return frozenset(
-        f.id for f in fields if f.window is not None and f.window.window.kind is not WindowKind.SESSION
-    )

@@ -4,48 +4,36 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
+from sqlstream_planner.expressions.passed_on import passed_on
 from sqlstream_planner.logical import (
-    Arrangement,
-    ChangelogNormalize,
     EpochValues,
     Filter,
-    FirstRow,
-    GroupAggregate,
-    IntervalJoin,
-    JoinKind,
     LookupJoin,
     Node,
-    Over,
     Project,
-    RegularJoin,
-    SessionAggregate,
-    SessionWindows,
+    Scan,
     Sink,
-    SuppressUntilClose,
-    TemporalJoin,
-    TopN,
+    StreamingOperator,
     Unnest,
     Values,
-    WindowAggregate,
+    Versions,
     WindowColumn,
     columns_of,
     dimension_scan,
 )
 from sqlstream_planner.logical.expressions import conjuncts
-from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.logical.operator import Key
+from sqlstream_planner.properties.analysis import Analysis, is_stateless, unknown
 from sqlstream_planner.properties.constants import Constants
-from sqlstream_planner.properties.passed_on import passed_on
-
-Key = tuple[str, ...]
 
 
 class UniqueKeys(Analysis[tuple[Key, ...]]):
     """The sets of column ids that are known to be unique in a node's output, the best first; of a streaming plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, constants: Constants) -> None:
         super().__init__()
-        self._constants = Constants()
+        self._constants = constants
 
     def of(self, node: Node) -> tuple[Key, ...]:
         """Computed of a node from its inputs."""
@@ -54,73 +42,23 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
 
     def _of(self, node: Node) -> tuple[Key, ...]:
         match node:
-            case WindowAggregate():
-                grouping = (node.grouping.id,) if node.grouping is not None else ()
-                return ((*(f.id for f in node.keys), node.end.id, *grouping),)
-            case SessionAggregate():
-                # Sessions of a partition are apart, and none ends before one that is closed.
-                return ((*(f.id for f in node.keys), node.end.id),)
-            case GroupAggregate():
-                return self._of_groups(node)
-            case ChangelogNormalize():
-                return (node.keys,)
-            case FirstRow():
-                return (node.keys, *self(node.input))
-            case TopN():
-                numbered = node.function == "row_number"
-                found: list[Key] = [node.partition] if node.limit <= 1 and numbered else []
-                if node.rank is not None and numbered:
-                    found.append((*node.partition, node.rank.id))
-                return (*found, *self(node.input))
-            case Over():
-                numbers = [(*node.partition, c.field.id) for c in node.calls if c.rank == "row_number"]
-                return (*self(node.input), *numbers)
+            case StreamingOperator():
+                return tuple(node.unique_keys(self, self._constants))
             case Project():
                 return self._of_projection(node)
-            case RegularJoin() | IntervalJoin():
-                return self._of_join(node)
-            case TemporalJoin():
-                return self(node.left)
             case LookupJoin():
                 return self(node.left) if _finds_one(node) else ()
-            case Values() if len(node.rows) == 1:
-                return ((),)
+            case Values():
+                return ((),) if len(node.rows) == 1 else ()
             case Unnest() if node.ordinality is not None:
                 return tuple((*key, node.ordinality.id) for key in self(node.input))
-            case EpochValues() | Filter() | Sink() | Arrangement() | SuppressUntilClose() | SessionWindows():
-                return self(node.inputs[0])
-        return ()
-
-    def _of_groups(self, node: GroupAggregate) -> tuple[Key, ...]:
-        """The group's keys; then fewer of them that are enough: those that vary, and keys of the input among them."""
-        every = tuple(f.id for f in node.keys)
-        if node.grouping is not None:
-            return ((*every, node.grouping.id),)
-        same = self._constants.among(node.keys, node.key_expressions, node.input)
-        varying = tuple(id_ for id_ in every if id_ not in same)
-        plain = passed_on(node.keys, node.key_expressions, node.input)
-        inside = [
-            tuple(plain[id_] for id_ in key) for key in self(node.input) if all(id_ in plain for id_ in key)
-        ]
-        return tuple(dict.fromkeys([every, varying, *inside]))
-
-    def _of_join(self, node: RegularJoin | IntervalJoin) -> tuple[Key, ...]:
-        """The keys of a side whose rows have one partner at most; else those of both sides together."""
-        left, right = self(node.left), self(node.right)
-        if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
-            return left
-        compared = [{e.name for e in side if isinstance(e, exp.Column)} for side in _key_sides(node)]
-        found: list[Key] = []
-        # A side that is given whole has rows that stand beside NULLs: the other side's columns don't tell them apart.
-        if node.kind in (JoinKind.INNER, JoinKind.LEFT) and any(set(key) <= compared[1] for key in right):
-            found += left
-        if node.kind in (JoinKind.INNER, JoinKind.RIGHT) and any(set(key) <= compared[0] for key in left):
-            found += right
-        if node.kind is not JoinKind.FULL or _never_null(node.left, left) or _never_null(node.right, right):
-            found += [tuple(dict.fromkeys((*a, *b))) for a in left for b in right]
-        if node.kind is JoinKind.INNER:
-            found += _by_equals(found, node)
-        return tuple(dict.fromkeys(found))
+            case EpochValues() | Filter() | Sink():
+                return self(node.input)
+            case Scan() | Versions():
+                return ()
+            case _ if is_stateless(node):
+                return ()
+        raise unknown(node, "by which columns its rows are unique")
 
     def _of_projection(self, node: Project) -> tuple[Key, ...]:
         kept = passed_on(node.fields, node.items, node.input)
@@ -163,34 +101,6 @@ def _finds_one(node: LookupJoin) -> bool:
         below = below.input
     key = {name.lower() for name in scan.source.primary_key}
     return key <= {f.name.lower() for f in scan.fields if f.id in said}
-
-
-def _key_sides(node: RegularJoin | IntervalJoin) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    return [_compared(key.left) for key in node.keys], [_compared(key.right) for key in node.keys]
-
-
-def _compared(side: exp.Expr) -> exp.Expr:
-    """What a join compares; of a list of one, as which NULLs are equal, the one."""
-    bare = side.unnest()
-    if isinstance(bare, exp.Array) and len(bare.expressions) == 1:
-        return _compared(bare.expressions[0])
-    return bare
-
-
-def _never_null(node: Node, keys: tuple[Key, ...]) -> bool:
-    """Whether every key of a node has a column that is never NULL there."""
-    known = {f.id for f in node.fields if not f.nullable}
-    return all(known & set(key) for key in keys)
-
-
-def _by_equals(keys: list[Key], node: RegularJoin | IntervalJoin) -> list[Key]:
-    """The keys with columns of the other side that are equal to theirs."""
-    equal: dict[str, str] = {}
-    for a, b in zip(*_key_sides(node), strict=True):
-        if isinstance(a, exp.Column) and isinstance(b, exp.Column):
-            equal.setdefault(a.name, b.name)
-            equal.setdefault(b.name, a.name)
-    return [tuple(dict.fromkeys(equal.get(id_, id_) for id_ in key)) for key in keys]
 
 
 def _by_end(key: Key, node: Node) -> Key:

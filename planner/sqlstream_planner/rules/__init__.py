@@ -1,7 +1,8 @@
-"""Rewrites of the plan, one a file, in groups, in the order in which they run."""
+"""Rewrites of the plan, one per file, in groups, in the order in which they run."""
 
 from __future__ import annotations
 
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.check import Check
 from sqlstream_planner.rules.decorrelate.decorrelate import decorrelate
 from sqlstream_planner.rules.normalize.common_factors import common_factors
@@ -13,7 +14,7 @@ from sqlstream_planner.rules.normalize.settle_ties import settle_ties
 from sqlstream_planner.rules.normalize.share_equal_subplans import share_all_but_pairs, share_equal_subplans
 from sqlstream_planner.rules.prune.arrange_joins import arrange_joins
 from sqlstream_planner.rules.prune.prune_columns import prune_columns
-from sqlstream_planner.rules.prune.spread_joins import spread_joins
+from sqlstream_planner.rules.prune.salted_joins import salted_joins
 from sqlstream_planner.rules.rule import Roots, Rule
 from sqlstream_planner.rules.streaming.aggregates import aggregates
 from sqlstream_planner.rules.streaming.changelog_tables import changelog_tables
@@ -70,7 +71,7 @@ STREAMING: tuple[Rule, ...] = (
 )
 #: Filters need no rule: a stateless chain over a scan is one fragment, and DuckDB pushes its WHERE into the
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
-PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns, spread_joins, arrange_joins)
+PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns, salted_joins, arrange_joins)
 #: Of what is left.
 CHECK: tuple[Rule, ...] = (epoch_values,)
 
@@ -91,10 +92,14 @@ __all__ = [
 RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE, *CHECK)
 
 
-def optimize(roots: Roots, rules: tuple[Rule, ...] = RULES) -> Roots:
-    """Run the rules in order. Raises InternalError naming the rule that broke a node, a sink's columns or its key."""
-    check = Check(roots)
+def optimize(roots: Roots, rules: tuple[Rule, ...] = RULES, facts: Facts | None = None) -> Roots:
+    """Run the rules in order; `facts` are those of the plan, if others ask for them, too.
+
+    Raises InternalError naming the rule that broke a node, a sink's columns or its key.
+    """
+    facts = Facts() if facts is None else facts
+    check = Check(roots, facts)
     for rule in rules:
-        roots = rule(roots)
+        roots = rule(roots, facts)
         check.after(rule.__name__, roots)
     return roots

@@ -24,8 +24,7 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.logical.algebra import EmitOnClose
-from sqlstream_planner.properties.changelog import Changes
-from sqlstream_planner.properties.unique_keys import UniqueKeys
+from sqlstream_planner.properties.facts import Facts
 
 
 class Check:
@@ -36,11 +35,11 @@ class Check:
     a streaming one, the same changelog mode and no key less.
     """
 
-    def __init__(self, roots: Sequence[Sink]) -> None:
+    def __init__(self, roots: Sequence[Sink], facts: Facts) -> None:
         self._schemas = {r.label: _schema(r.fields) for r in roots}
         self._sound: dict[int, Node] = {}
         self._timed: dict[int, frozenset[str]] = {}
-        self._changes, self._keys = Changes(), UniqueKeys()
+        self._facts = facts
         self._before: dict[str, tuple[bool, frozenset[frozenset[int]]]] = {}
         self.after("bind", roots)
 
@@ -61,10 +60,10 @@ class Check:
             positions = {f.id: n for n, f in enumerate(root.fields)}
             known = frozenset(
                 frozenset(positions[id_] for id_ in key)
-                for key in self._keys(root)
+                for key in self._facts.keys(root)
                 if all(id_ in positions for id_ in key)
             )
-            mode = self._changes(root)
+            mode = self._facts.changes(root)
             before = self._before.get(root.label)
             if root.conflict is not None:
                 before = None  # ON CONFLICT is there to change them

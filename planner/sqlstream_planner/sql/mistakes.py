@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sqlstream_planner.diagnostics import did_you_mean
-from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
+from sqlstream_planner.sql.dialect.errors import SqlSyntaxError
 
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "WINDOW", "QUALIFY",
@@ -65,6 +65,8 @@ def _of_other_systems(tokens: Sequence[Token], at: int) -> str | None:
         )
     if before == "TOP" and token.token_type == TokenType.NUMBER:
         return f"write LIMIT {token.text} at the end of the query"
+    if before == "TIMESTAMPTZ_NS" and token.token_type == TokenType.STRING:
+        return f"write TIMESTAMPTZ '{token.text}', as instants are kept in microseconds, or TIMESTAMP_NS, which has no zone"
     if token.token_type == TokenType.IDENTIFIER and before in ("DATE", "TIME", "TIMESTAMP"):
         return f"write {before} '{token.text}': double quotes are for names"
     return None

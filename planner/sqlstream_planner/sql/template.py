@@ -43,6 +43,11 @@ _TEXT = re.compile(r"\{\{\{\}\}\}|\{\{\}\}|\{%(?=')|\{\{(?='(?![\s\S]*\}\}))|\{#
 #: What stands for them while Jinja reads the file, of the same length.
 _SHIELDED = {ord("{"): "\U0010f830", ord("}"): "\U0010f831", ord("%"): "\U0010f832", ord("#"): "\U0010f833"}
 _PLAIN = {ord(shield): chr(plain) for plain, shield in _SHIELDED.items()}
+#: `{{` behind a quote that nothing before it in the line closes.
+_IN_TEXT = re.compile(r"[^']*'(?:[^']*'[^']*')*[^']*\{\{")
+_AS_TEXT = "as text, write {{ '{{' }} for `{{`; or {% raw %} before all of it and {% endraw %} behind"
+#: What a template writes to have braces in the text: `{{ '{{' }}`.
+_BRACES = re.compile(r"[{}%#\s]*")
 _HAS_JINJA = re.compile(r"\{\{|\{%|\{#")
 _MISSING: Any = object()
 
@@ -148,6 +153,9 @@ class _Rendering:
             # What Jinja says where no name follows, as in LIKE '{%'.
             as_text = message == "tag name expected" or message.startswith("unexpected char")
             help_ = "as text, `{%` is written {{ '{%' }}" if as_text else None
+            line = self.sources[str(where)].split("\n")[max(error.lineno, 1) - 1 :][:1]
+            if help_ is None and line and _IN_TEXT.match(line[0]):
+                help_ = _AS_TEXT
             self._report("TPL001", message, str(where), error.lineno, None, help_)
         except jinja2.TemplateNotFound as error:
             self._missing(error)
@@ -287,6 +295,7 @@ class _Rendering:
             raise _RefusedError("TPL007", f"the template loads more than {MAX_FILES} files")
         if name == self.file:
             text = self.sources[self.file]
+            self._refuse_texts(environment, name, text)
             return self._mark(environment, name, text), name, lambda: True
         parts = Path(name).parts
         if not parts or Path(name).is_absolute() or ".." in parts or "\\" in name:
@@ -303,8 +312,43 @@ class _Rendering:
                     raise _RefusedError("TPL003", f"`{path}` is not UTF-8 text", word=name) from None
                 shown = str(path)
                 self.sources.setdefault(shown, text)
+                self._refuse_texts(environment, shown, text)
                 return self._mark(environment, shown, text), shown, lambda: True
         raise jinja2.TemplateNotFound(name)
+
+    def _refuse_texts(self, environment: Any, file: str, text: str) -> None:
+        """Refuse `'{{' || x || '}}'`, of which a template makes the text ` || x || `, and `'{#' || x || '#}'`, of which it
+        leaves nothing: nobody means that.
+
+        Inside quotes of the query's own, braces around one text and nothing else are no template, but for those that write
+        braces. Raises DiagnosticError.
+        """
+        try:
+            tokens = list(environment.lexer.tokeniter(text, file, file))
+        except Exception:
+            return  # It does not lex: compiling it says why.
+        before = ""
+        for index, (line, kind, value) in enumerate(tokens):
+            closing = {"variable_begin": "variable_end", "comment_begin": "comment_end"}.get(kind)
+            if closing is not None and before.count("'") % 2:
+                end = next((i for i in range(index, len(tokens)) if tokens[i][1] == closing), index)
+                inside = [t for t in tokens[index + 1 : end] if t[1] != "whitespace"]
+                if len(inside) == 1 and _between_texts(inside[0][1], inside[0][2]):
+                    written = "".join(t[2] for t in tokens[index : end + 1]).split("\n", 1)[0]
+                    what, stop = (
+                        ("template", "}}") if kind == "variable_begin" else ("template's comment", "#}")
+                    )
+                    message = f"from `{value}` to the next `{stop}` is a {what}, also inside a text"
+                    self._report(
+                        "TPL001",
+                        message,
+                        file,
+                        line,
+                        written,
+                        _AS_TEXT.replace("{{' }} for `{{", f"{value}' }}}} for `{value}"),
+                    )
+            if kind == "data":
+                before = (before + value).rpartition("\n")[2]
 
     def _mark(self, environment: Any, file: str, text: str) -> str:
         text = _TEXT.sub(lambda found: found.group().translate(_SHIELDED), text)
@@ -419,6 +463,13 @@ class _Rendering:
                     break
         span = Span(file, line, column, length)
         raise DiagnosticError(Diagnostic(code, _unmark(message), span, notes, help))
+
+
+def _between_texts(kind: str, value: str) -> bool:
+    """Whether what stands between braces begins and ends with quotes that are the query's own."""
+    if kind == "comment":
+        return value.count("'") % 2 == 0 and "'" in value
+    return kind == "string" and value.startswith("'") and not _BRACES.fullmatch(value[1:-1])
 
 
 def _place(text: str, word: str | None) -> tuple[int, int]:

@@ -62,7 +62,9 @@ def wrong_path(text: str) -> str | None:
 
 def in_duckdb(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
     """Mistakes of a table on `duckdb`: OPT003, and SQL053 for a key that it can't have."""
-    yield from _options(table, {"path": wrong_path, "table-name": wrong_table_name})
+    yield from _options(
+        table, {"path": wrong_path, "sink.publish-path": wrong_path, "table-name": wrong_table_name}
+    )
     key = table.primary_key
     for column in table.columns:
         type_ = getattr(column, "type", None)

@@ -38,6 +38,7 @@ from sqlstream.connectors.database.names import (
     shape_error,
     table_name,
 )
+from sqlstream.connectors.database.published import PublishedCopy
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import Record, Wording, held, unusable
@@ -84,6 +85,7 @@ class DuckTable:
     ) -> None:
         self._spec = spec
         self._path = database_file(spec.options, base_dir)
+        self._published = PublishedCopy.of(spec.options, self._path, base_dir)
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
         self._left = tuple(left_columns)
@@ -128,6 +130,9 @@ class DuckTable:
             if not create:
                 return False
             self._path.parent.mkdir(parents=True, exist_ok=True)
+        elif self._published is not None and self._published.is_behind():
+            self._connect().close()  # waits for whoever has the file
+            self._published.publish()  # a run that was killed has committed, and made no copy
         self._connection = self._connect()
         memory = f"SET memory_limit = '{memory_bytes()}B'"
         for setting in (memory, "SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
@@ -140,6 +145,8 @@ class DuckTable:
         """Commit the transaction and close the file."""
         self._run("COMMIT")
         self.release()
+        if self._published is not None:
+            self._published.publish()
 
     def release(self) -> None:
         """Close the file; a transaction that is open is rolled back."""
@@ -169,7 +176,7 @@ class DuckTable:
                         self.location,
                         holder_in(str(error)),
                         "close it there, also where it only reads; the run goes on, or the next one does. To read beside a "
-                        "run: sqlstream state query, connections that are closed at once, or 'connector' = 'postgres'",
+                        "run: 'sink.publish-path', sqlstream state query, or connections that are closed at once",
                     ) from None
             self._wait(_LOOK_S)
 

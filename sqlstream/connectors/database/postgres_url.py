@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from sqlstream_planner.diagnostics import did_you_mean, either
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.text.name_lists import names_in
 
 #: What a `url` is.
 ADDRESS = "postgresql://host:port/database"

@@ -38,6 +38,11 @@ DESCRIPTOR = ConnectorDescriptor(
             ValueKind.STRING,
             "the table, or schema.table; without it the table's name here",
         ),
+        OptionDef(
+            "sink.publish-path",
+            ValueKind.PATH,
+            "a copy of the file for readers, made anew after each commit and put in place by renaming",
+        ),
         *LOOKUP_OPTIONS,
     ),
     dimension=True,

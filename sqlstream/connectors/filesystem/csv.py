@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from sqlstream.connectors.filesystem.columns import (
     text_item,
     text_type,
 )
+from sqlstream.connectors.filesystem.csv_quotes import Layout, RefusedRecord, badly_quoted, file_part
 from sqlstream.connectors.filesystem.csv_shape import CsvShape
 from sqlstream.connectors.filesystem.file_ranges import (
     FileRange,
@@ -48,18 +49,6 @@ _LONGEST_RECORD = 16 << 20
 #: How many records of a file may have a quote that is not closed: behind each the rest is read once more.
 _MOST_UNCLOSED = 100
 _BOM = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a file in its order, whether the range starts with a header, and how its lines end.
-
-    DuckDB would take the first line end that it sees, also one inside quotes.
-    """
-
-    names: tuple[str, ...]
-    header: bool
-    newline: str = "\n"
 
 
 def strict_sql(
@@ -150,36 +139,18 @@ def lenient(
     bad: list[BadRow] = []
     for _ in range(_MOST_UNCLOSED):
         table, refused = read(path, layout, line)
-        tables.append(table)
-        place = _unclosed(path, line, refused[-1]) if refused else None
-        if place is None or read(_part(path, 0, place[0], work), layout, line)[0].num_rows < table.num_rows:
-            bad += refused
+        wrong = badly_quoted(path, layout, line, table, refused, read, work)
+        if wrong is None:
             break
-        # Nothing was read behind it: the quote swallows the rest of the file. Its own line is what is bad.
-        *others, unclosed = refused
-        first = unclosed.raw.splitlines()[0]
-        bad += [*others, replace(unclosed, raw=first, reason=f"{unclosed.reason} Nothing closes it.")]
-        path, layout = _part(path, place[1], path.stat().st_size, work), replace(layout, header=False)
-        line = (unclosed.line or 0) + 1
+        tables.append(wrong.rows)
+        bad += [*wrong.refused, wrong.own_line]
+        path, layout = file_part(path, wrong.rest, path.stat().st_size, work), replace(layout, header=False)
+        line = (wrong.own_line.line or 0) + 1
     else:
         table, refused = read(path, layout, line)
-        tables.append(table)
-        bad += refused
+    tables.append(table)
+    bad += refused
     return pa.concat_tables(tables), bad
-
-
-def _unclosed(path: Path, first: int, bad: BadRow) -> tuple[int, int] | None:
-    """Where the line of a bad record begins, and the next one, if a quote is not closed in it and more lines follow.
-
-    The file's first line has the number `first`.
-    """
-    if "unterminated quote" not in bad.reason or bad.line is None:
-        return None
-    newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
-    place = bad.line - first
-    if place >= len(newlines) or int(newlines[place]) + 1 >= path.stat().st_size:
-        return None
-    return int(newlines[place - 1]) + 1 if place else 0, int(newlines[place]) + 1
 
 
 def _isolate(
@@ -201,7 +172,7 @@ def _isolate(
     waiting = [(0, size)]
     while waiting:
         start, end = waiting.pop()
-        part = path if (start, end) == (0, size) else _part(path, start, end, work)
+        part = path if (start, end) == (0, size) else file_part(path, start, end, work)
         here = Layout(layout.names, layout.header and start == 0, layout.newline)
         with path.open("rb") as file:
             first = line + count_lines(file, 0, start)
@@ -221,14 +192,6 @@ def _isolate(
                 text = file.read(min(end - start, RAW_BYTES)).decode("utf-8", "replace").strip("\r\n")
                 bad.append(BadRow(entry.path, first, text, error.message.split("\n")[0]))
     return pa.concat_tables(tables), bad
-
-
-def _part(path: Path, start: int, end: int, work: Workspace) -> Path:
-    target = work.new_file()
-    with path.open("rb") as file:
-        file.seek(start)
-        target.write_bytes(file.read(end - start))
-    return target
 
 
 def _read(
@@ -257,13 +220,16 @@ def _read(
     if not found.num_rows:
         return table, []
     newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
-    bad = []
+    bad: list[BadRow] = []
     columns = (found[name].to_pylist() for name in ("place", "raw", "reason"))
     for place, raw, reason in zip(*columns, strict=True):
         # DuckDB's position is 1-based, and of the LF before the record where lines end with CR LF.
         start = place - 1 + (len(raw) - len(raw.lstrip("\r\n")))
         line = first + int(np.searchsorted(newlines, start))
-        bad.append(BadRow(entry.path, line, raw.strip("\r\n")[:RAW_BYTES], reason.split("\n")[0]))
+        text = raw.strip("\r\n")
+        bad.append(
+            RefusedRecord(entry.path, line, text[:RAW_BYTES], reason.split("\n")[0], 1 + text.count("\n"))
+        )
     return table, bad
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.filesystem.formats import FORMATS
+from sqlstream.connectors.filesystem.patterns import wrong_path_pattern, wrong_re2_pattern
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, SinkAbilities, format_option
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
@@ -66,15 +66,13 @@ def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
         elif option.key == "parquet.utc-timezone" and settings.get(option.key) is False:
             accepted = "'true': times are UTC"
         elif option.key == "source.path.regex-pattern":
-            wrong = wrong_pattern(option.value)
+            wrong = wrong_path_pattern(option.value)
             if wrong is None:
                 continue
             accepted = wrong
         elif option.key == "path" and not option.value.strip():
             accepted = "a file, a directory, a glob or a URI"
         elif option.key.startswith("canal-json.") and option.key.endswith(".include"):
-            from sqlstream.connectors.filesystem.options import wrong_re2_pattern  # loads Arrow
-
             wrong = wrong_re2_pattern(option.value)
             if wrong is None:
                 continue
@@ -112,19 +110,6 @@ def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
         f"row may change: its '{format_}' messages would be in two folders, without an order",
         help=f"partition by columns of the key ({', '.join(sink.key)}), or not at all",
     )
-
-
-def wrong_pattern(text: str | None) -> str | None:
-    """What is wrong with a regular expression for paths; None: nothing is.
-
-    >>> wrong_pattern(".*"), wrong_pattern("*.csv")
-    (None, 'a regular expression (nothing to repeat at position 0); any text is .*')
-    """
-    try:
-        re.compile(text or "")
-    except re.error as error:
-        return f"a regular expression ({error}); any text is .*"
-    return None
 
 
 DESCRIPTOR = ConnectorDescriptor(

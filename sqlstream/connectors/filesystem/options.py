@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlstream.connectors.filesystem.csv_shape import CsvShape
-from sqlstream.connectors.filesystem.descriptor import wrong_pattern
+from sqlstream.connectors.filesystem.patterns import wrong_path_pattern, wrong_re2_pattern
 from sqlstream.connectors.options import bad_option, duration_us, flag
 
 CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")
@@ -18,7 +18,7 @@ SETTLE_US = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """What the options of a table say; defaults and meanings are in docs/connectors.md.
+    """What the options of a table say; defaults and meanings are in docs/connectors/.
 
     `csv_header` None: a first line that holds all declared names is a header. `databases` and `tables` are
     regular expressions (RE2) that the names in canal's messages match as a whole.
@@ -54,7 +54,7 @@ class FileOptions:
             )
         if not flag(options, "parquet.utc-timezone", True):
             raise bad_option("parquet.utc-timezone", "false", "'true': times are UTC")
-        wrong = wrong_pattern(options.get("source.path.regex-pattern"))
+        wrong = wrong_path_pattern(options.get("source.path.regex-pattern"))
         if wrong is not None:
             raise bad_option("source.path.regex-pattern", options["source.path.regex-pattern"], wrong)
         interval = duration_us(options, "source.monitor-interval")
@@ -85,18 +85,6 @@ class FileOptions:
             databases=_pattern(options, "canal-json.database.include"),
             tables=_pattern(options, "canal-json.table.include"),
         )
-
-
-def wrong_re2_pattern(text: str) -> str | None:
-    """What is wrong with a regular expression for RE2, DuckDB's library for them; None: nothing is."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        pc.match_substring_regex(pa.array([""]), text)
-    except pa.ArrowInvalid:
-        return "a regular expression, without look-around or references"
-    return None
 
 
 def _pattern(options: Mapping[str, str], name: str) -> str | None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from sqlstream_operators.errors import DataError, MachineError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
-from sqlstream_planner.secrets.masking import without_password
+from sqlstream_planner.text.masking import without_password
 
 if TYPE_CHECKING:
     from pyarrow import fs  # a tenth of a second, which listing local files does not need

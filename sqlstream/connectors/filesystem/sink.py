@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import re
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -360,10 +362,16 @@ class FileSink:
             with self._filesystem.open_output_stream(path) as out:
                 out.write(content)
             return
-        with self._filesystem.open_output_stream(f"{path}.new") as out:
-            out.write(content)
-        _sync(f"{path}.new")
-        self._filesystem.move(f"{path}.new", path)
+        new = f"{path}.{uuid.uuid4().hex[:8]}.new"  # a driver that was paused may write it beside another one
+        try:
+            with self._filesystem.open_output_stream(new) as out:
+                out.write(content)
+            _sync(new)
+            self._filesystem.move(new, path)
+        except OSError:
+            with suppress(OSError):  # a disk that is full for an hour is tried again many times
+                self._filesystem.delete_file(new)
+            raise
 
     def _exists(self, relative: str) -> bool:
         info = self._filesystem.get_file_info(f"{self._root}/{relative}")

@@ -291,7 +291,7 @@ def _integer_from(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = _integer(text)
         if not low <= value <= high:
-            raise ValueError(f"it has to be within {low} … {high}")
+            raise ValueError(f"it must be within {low} … {high}")
         return value
 
     return read
@@ -304,7 +304,7 @@ def _finite(largest: float) -> Callable[[str], float]:
         except ValueError:
             raise ValueError("it is not a number") from None
         if not abs(value) <= largest:
-            raise ValueError(f"it has to be within ±{largest:g}")
+            raise ValueError(f"it must be within ±{largest:g}")
         return value
 
     return read
@@ -329,7 +329,7 @@ def _unscaled(precision: int, scale: int) -> Callable[[str], int]:
 def _proportion(text: str) -> float:
     value = _finite(1.0)(text)
     if value < 0:
-        raise ValueError("it has to be within 0 … 1")
+        raise ValueError("it must be within 0 … 1")
     return value
 
 
@@ -340,7 +340,7 @@ def _boolean(text: str) -> bool:
 def _one_of(*allowed: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in allowed:
-            raise ValueError(f"it has to be one of {', '.join(allowed)}")
+            raise ValueError(f"it must be one of {', '.join(allowed)}")
         return text
 
     return read

@@ -14,7 +14,7 @@ from sqlstream_operators.duck.row_kinds import count_changes, to_kinds
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.visible import visible
+from sqlstream_planner.text.visible import visible
 
 
 class PrintWriter:

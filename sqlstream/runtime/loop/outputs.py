@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from sqlstream.connectors.api import EditableSink, Sink, SinkPart, TargetEdit
+from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.program import Program
-from sqlstream.runtime.loop.sink_edit import not_there
 from sqlstream.runtime.tasks.job import EpochOutcome
 from sqlstream.storage import dead_letter
-from sqlstream.storage.manifest import Manifest
+from sqlstream.storage.manifest import EpochPlan, Manifest
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import DiagnosticError
 
 
 class Outputs:
@@ -20,46 +22,35 @@ class Outputs:
     def __init__(self, program: Program, store: CheckpointStore) -> None:
         self._sinks = program.sinks
         self._former = program.former_sinks
-        self._moved = program.moved
-        self._left = program.left
-        self._edits = program.sink_edits
-        #: Their targets are begun anew where they are: what they had is gone.
-        self._emptied = frozenset(
-            was
-            for name, was in program.former_names.items()
-            if program.sink_edits.get(name) is TargetEdit.REWRITE
-        )
+        self._targets = program.transition.targets
         self._store = store
 
     def check(self, previous: int, new: Collection[str] = (), edits: Mapping[str, str] | None = None) -> None:
-        """Whether the sinks would take rows, before any are computed; the rest as for `prepare`."""
+        """Whether the sinks would take rows, before any are computed.
+
+        `previous` as for `prepare`, 0 for all `new` sinks; `edits` says what the epoch does to their targets first.
+        """
         _begin(self._sinks, edits or {})
         for name, sink in self._sinks.items():
             check = getattr(sink, "check", None)
             if check is not None:
                 check(previous=0 if name in new else previous)
 
-    def prepare(
-        self,
-        epoch: int,
-        outcome: EpochOutcome,
-        previous: int,
-        new: Collection[str] = (),
-        edits: Mapping[str, str] | None = None,
-    ) -> None:
+    def prepare(self, plan: EpochPlan, outcome: EpochOutcome, previous: int) -> None:
         """Make all that an epoch wrote ready; what may fail, fails here.
 
-        `previous` is the last epoch that was committed, 0 if there is none, as for all `new` sinks. `edits` says what the
-        epoch does to their targets first.
+        `previous` is the last epoch that was committed, 0 if there is none, as for all sinks that the plan calls new.
         """
-        _begin(self._sinks, edits or {})
+        _begin(self._sinks, plan.sink_edits)
         for name, sink in self._sinks.items():
-            sink.prepare(epoch, outcome.parts.get(name, ()), previous=0 if name in new else previous)
+            before = 0 if name in plan.new_sinks else previous
+            sink.prepare(plan.epoch, outcome.parts.get(name, ()), previous=before)
 
-    def commit(self, manifest: Manifest, outcome: EpochOutcome) -> None:
+    def commit(self, facts: Epoch) -> None:
         """Make an epoch visible whose manifest is published."""
+        manifest, parts = facts.manifest, facts.outcome.parts
         for name, sink in self._sinks.items():
-            sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.before(name))
+            sink.commit(manifest.epoch, parts.get(name, ()), previous=manifest.before(name))
         dead_letter.commit(self._store, manifest.dead_letter_files)
         dead_letter.withdraw(self._store, manifest.withdrawn, manifest.epoch)
 
@@ -70,36 +61,39 @@ class Outputs:
         """
         if last is None or last.void:
             return
-        former = {name: sink for name, sink in self._former.items() if name not in self._emptied}
-        _begin(former, last.sink_edits)
-        for name, sink in former.items():
+        former = {name: one for name, one in self._former.items() if not one.emptied}
+        _begin({name: one.sink for name, one in former.items()}, last.sink_edits)
+        for name, one in former.items():
             parts = [
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
             try:
-                sink.commit(last.epoch, parts, previous=last.before(name))
+                one.sink.commit(last.epoch, parts, previous=last.before(name))
             except DataError as error:
-                if name in self._left:
+                if one.left:
                     continue  # the user may have taken away what is written elsewhere by now
-                if name not in self._moved:
+                if one.not_there is None:
                     raise
-                raise not_there(name, error) from error
+                told = replace(one.not_there, notes=(str(error), *one.not_there.notes))
+                raise DiagnosticError(told, exit_code=4) from error
         dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
         dead_letter.withdraw(self._store, last.withdrawn, last.epoch)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""
-        _begin(self._sinks, {name: edit for name, edit in self._edits.items() if edit is TargetEdit.REWRITE})
-        for name, sink in self._former.items():
-            if name not in self._left and name not in self._emptied:
-                sink.abort_uncommitted(epoch)
+        _begin(
+            self._sinks, {name: edit for name, edit in self._targets.items() if edit is TargetEdit.REWRITE}
+        )
+        for former in self._former.values():
+            if not (former.left or former.emptied):
+                former.sink.abort_uncommitted(epoch)
         for sink in self._sinks.values():
             sink.abort_uncommitted(epoch)
         dead_letter.abort_uncommitted(self._store, epoch)
 
     def close(self) -> None:
         """Let go of connections; a transaction that a sink prepared and did not commit is rolled back."""
-        for sink in (*self._former.values(), *self._sinks.values()):
+        for sink in (*(former.sink for former in self._former.values()), *self._sinks.values()):
             close = getattr(sink, "close", None)
             if close is not None:
                 close()

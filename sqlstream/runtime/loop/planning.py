@@ -10,20 +10,20 @@ from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
 from sqlstream.runtime.loop.dimensions import Dimensions
 from sqlstream.runtime.loop.drained import read_after_drain
+from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.recovery import committed_epoch
 from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.runtime.loop.transition import Transition
 from sqlstream.storage.manifest import (
     EpochPlan,
-    Manifest,
     PlannedSource,
     PlannedSplit,
     RowsCap,
     RunInfo,
     SourceState,
 )
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WatermarkSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks, clock_watermark
@@ -74,10 +74,7 @@ class EpochPlanner:
         self._groups = watermarks.source_groups(self._plan)
         self.window_ends = watermarks.window_ends(self._plan)
         # A global aggregate has a row before any input: its first epoch runs whether there is input or not.
-        self._seeded = any(
-            isinstance(step.operator, GroupAggregateSpec) and step.operator.seed is not None
-            for step in self._plan.operators
-        )
+        self._seeded = any(step.operator.facts.seed is not None for step in self._plan.operators)
         # A source that is read again goes by what it had seen one epoch earlier: then it hardly matters to what is late how
         # its rows are cut into epochs, which are others than when they were read first.
         self._seen_earlier: dict[str, int] = {}
@@ -188,20 +185,8 @@ class EpochPlanner:
         """The clock of the last epoch; 0 if there is none."""
         return 0 if self._state.last is None else self._state.last.now_us
 
-    def restate(
-        self,
-        sinks: tuple[str, ...],
-        retracts: str = "",
-        *,
-        edits: bool = False,
-        new: tuple[str, ...] = (),
-        sink_edits: Mapping[str, str] | None = None,
-    ) -> EpochPlan:
-        """The plan of an epoch that reads nothing, and gives sinks the whole answer that the state has.
-
-        `retracts` is the digest of the physical plan whose answer they lose, if they are not `new`. With `edits` the states
-        of the new plan are made first; `sink_edits` is what is done to targets before they are given rows.
-        """
+    def transition(self, change: Transition) -> EpochPlan:
+        """The plan of an epoch that reads nothing, and carries out what an edit of the query means."""
         planned = []
         for spec in self._plan.sources:
             state = self._state.sources[spec.name]
@@ -211,11 +196,11 @@ class EpochPlanner:
             )
         return replace(
             self._epoch(tuple(planned)),
-            restated=sinks,
-            retracts=retracts,
-            edits=edits,
-            new_sinks=new,
-            sink_edits=sink_edits or {},
+            reemitted=change.given,
+            retracts=change.retracts,
+            edits=change.adapts,
+            new_sinks=change.new_sinks,
+            sink_edits=change.targets,
         )
 
     @property
@@ -233,13 +218,13 @@ class EpochPlanner:
         self._admission = self._admission.capped(max(rows // SMALLER, FEWEST_ROWS))
         return True
 
-    def learn_paces(self, manifest: Manifest) -> None:
+    def learn_paces(self, facts: Epoch) -> None:
         """Learn from an epoch, before it is adopted, how fast event time goes on in each source."""
-        for state in manifest.sources:
+        for state in facts.manifest.sources:
             before = self._state.sources[state.name].seen
             self._seen_earlier[state.name] = before
             if before > WATERMARK_MIN:
-                pace = Pace.between(before, state.seen, manifest.rows[state.name])
+                pace = Pace.between(before, state.seen, facts.rows_read[state.name])
                 if pace is not None:
                     self._paces[state.name] = pace
 

@@ -7,39 +7,74 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream.runtime.loop.epoch import Epoch
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
+#: What dead letters are called on the terminal, where it is not their own name.
+_KINDS = {"no-time": "without event time", "failed": "results that fail"}
 
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """One committed epoch.
+    """One committed epoch, and how the run did it.
 
-    `rows_read` and `rows_written` by source and sink; `dead_letters` rows by kind; `watermarks` the close
-    watermark by source, µs (None: nothing read yet; "end": the input is complete); `lag` rows waiting by
-    source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the loop
-    (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run.
-    `restated`: sinks that were given the whole answer of the state, in an epoch that read nothing. `ahead`: rows by source
-    that are too far ahead of the clock to move the watermark, where there are any. `uncounted`: by table and operator, rows
-    that were late or had no time. `bounded`: all sources have an end.
+    `lag` rows waiting by source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the
+    loop (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run. `bounded`: all
+    sources have an end.
     """
 
-    epoch: int
-    rows_read: Mapping[str, int]
-    rows_written: Mapping[str, int]
-    dead_letters: Mapping[str, int]
-    watermarks: Mapping[str, int | str | None]
+    facts: Epoch
     lag: Mapping[str, int | None]
     state_rows: int
     state_bytes: int
-    metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     replayed: bool = False
-    restated: tuple[str, ...] = ()
-    ahead: Mapping[str, int] = field(default_factory=dict)
-    uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     bounded: bool = False
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self.facts.number
+
+    @property
+    def rows_read(self) -> Mapping[str, int]:
+        """The rows that were read, by source."""
+        return self.facts.rows_read
+
+    @property
+    def rows_written(self) -> Mapping[str, int]:
+        """The rows, or changes, by sink."""
+        return self.facts.rows_written
+
+    @property
+    def dead_letters(self) -> Mapping[str, int]:
+        """The rows that could not be used, by kind."""
+        return self.facts.manifest.dead_letters
+
+    @property
+    def watermarks(self) -> Mapping[str, int | str | None]:
+        """The close watermark by source; see `Epoch.watermarks`."""
+        return self.facts.watermarks
+
+    @property
+    def metrics(self) -> Mapping[str, int]:
+        """Sums over all tasks."""
+        return self.facts.manifest.metrics
+
+    @property
+    def reemitted(self) -> tuple[str, ...]:
+        """The sinks that were given the whole answer of the state, in an epoch that read nothing."""
+        return self.facts.plan.reemitted
+
+    @property
+    def ahead(self) -> Mapping[str, int]:
+        """Rows by source that are too far ahead of the clock to move the watermark."""
+        return self.facts.ahead
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[str, int]]:
+        """Rows that were late or had no time, by table and operator."""
+        return self.facts.outcome.uncounted
 
     @property
     def total_seconds(self) -> float:
@@ -60,7 +95,7 @@ class EpochReport:
             "metrics": dict(self.metrics),
             "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
             "replayed": self.replayed,
-            "restated": list(self.restated),
+            "restated": list(self.reemitted),
             "rows_ahead": dict(self.ahead),
         }
 
@@ -129,13 +164,6 @@ class RunResult:
         }
 
 
-def shown_watermark(value: int) -> int | str | None:
-    """A watermark for a report: µs, None before the first row, "end" when the input is complete."""
-    if value <= WATERMARK_MIN:
-        return None
-    return "end" if value >= WATERMARK_MAX else value
-
-
 def instant(microseconds: int) -> str:
     """A time in UTC.
 
@@ -148,3 +176,21 @@ def instant(microseconds: int) -> str:
         return f"{microseconds} µs"
     text = value.strftime("%Y-%m-%d %H:%M:%S")
     return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
+
+
+def counted_rows(number: int, what: str) -> str:
+    """A number of rows or changes.
+
+    >>> counted_rows(1, "row"), counted_rows(21_000, "change")
+    ('1 row', '21,000 changes')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def dead_letter_kinds(dead: Mapping[str, int]) -> list[str]:
+    """How many dead letters there are of each kind, where there are any.
+
+    >>> dead_letter_kinds({"no-time": 2, "late": 0, "malformed": 1_000})
+    ['1,000 malformed', '2 without event time']
+    """
+    return [f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in sorted(dead.items()) if count]

@@ -57,6 +57,18 @@ def recover(journal: Journal) -> Recovered:
     return Recovered(last, begun, plan)
 
 
+def last_manifest(journal: Journal) -> Manifest | None:
+    """The last manifest; a driver may be running, and collect it while it is looked for."""
+    while True:
+        _, manifests = journal.epochs()
+        if not manifests:
+            return None
+        try:
+            return journal.manifest(manifests[-1])
+        except FileNotFoundError:
+            continue
+
+
 def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Manifest) -> Manifest:
     """The manifest that gives `epoch` up: `last` again under another number, or `nothing` if there is none.
 
@@ -112,7 +124,7 @@ def program_fingerprint(program: PhysicalPlan) -> str:
     for sink in data["sinks"]:
         del sink["identity"]  # it says what the rest means
     data["max_parallelism"] = program.options.max_parallelism
-    if program.options.failing_rows == "dead-letter":
+    if program.options.failing_rows not in (None, "fail"):
         data["failing_rows"] = program.options.failing_rows
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

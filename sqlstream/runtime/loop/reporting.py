@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Source
-from sqlstream.runtime.loop.progress import EpochReport, RunResult, shown_watermark
+from sqlstream.runtime.loop.epoch import Epoch
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.storage.manifest import Manifest
 
@@ -32,36 +33,27 @@ class Timer:
         return sum(self.seconds.values())
 
 
-def rows_written(manifest: Manifest) -> dict[str, int]:
-    """The rows, or changes, that an epoch has for each sink."""
-    return {name: sum(part.rows for part in parts) for name, parts in manifest.sinks.items()}
-
-
 def epoch_report(
-    manifest: Manifest,
+    facts: Epoch,
     state: RunState,
     sources: Mapping[str, Source],
     seconds: Mapping[str, float],
     *,
     replayed: bool,
 ) -> EpochReport:
-    """What is said of the epoch of `manifest`, behind which the run stands at `state`."""
+    """What is said of an epoch behind which the run stands at `state`."""
     shards = [shard for versions in state.versions.values() for shard in versions]
     return EpochReport(
-        epoch=manifest.epoch,
-        rows_read=manifest.rows,
-        rows_written=rows_written(manifest),
-        dead_letters=manifest.dead_letters,
-        watermarks={source.name: shown_watermark(source.applied) for source in manifest.sources},
+        facts,
         lag={
             name: 0 if name in state.finished else source.lag(state.sources[name].position)
             for name, source in sources.items()
         },
         state_rows=sum(shard.rows for shard in shards),
         state_bytes=sum(shard.bytes for shard in shards),
-        metrics=manifest.metrics,
         seconds=seconds,
         replayed=replayed,
+        bounded=all(source.bounded for source in sources.values()),
     )
 
 
@@ -74,12 +66,12 @@ class Totals:
     written: Counter[str] = field(default_factory=Counter)
     letters: Counter[str] = field(default_factory=Counter)
 
-    def add(self, manifest: Manifest) -> None:
+    def add(self, facts: Epoch) -> None:
         """Count one more epoch, which has happened."""
         self.epochs += 1
-        self.read.update(manifest.rows)
-        self.written.update(rows_written(manifest))
-        self.letters.update(manifest.dead_letters)
+        self.read.update(facts.rows_read)
+        self.written.update(facts.rows_written)
+        self.letters.update(facts.manifest.dead_letters)
 
     def result(
         self, outcome: str, last: Manifest | None, seconds: float, *, unfinished: int | None = None

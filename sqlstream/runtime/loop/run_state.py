@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.loop.source_positions import go_on
-from sqlstream.runtime.tasks.job import EpochOutcome
 from sqlstream.storage.field_ids import FieldIds
 from sqlstream.storage.manifest import EpochPlan, Manifest, SourceState
 from sqlstream_operators.plan.spec import SourceSpec
@@ -17,7 +17,7 @@ class RunState:
 
     `max_parallelism` is what the versions were written with (0: there are none), `fields` are the ids of the program's
     stored fields, `finished` the sources from which this run has read all that
-    is there now, `parked` those that the program does not read.
+    is there now, `detached` those that the program does not read.
     """
 
     def __init__(self, lineage: str) -> None:
@@ -27,20 +27,19 @@ class RunState:
         self.versions: dict[str, tuple[ShardVersion, ...]] = {}
         self.max_parallelism = 0
         self.finished: set[str] = set()
-        self.parked: tuple[SourceState, ...] = ()
+        self.detached: tuple[SourceState, ...] = ()
         self.fields = FieldIds({})
 
     def start_from(self, last: Manifest | None, program: Program) -> None:
         """Go on from a manifest, or from the beginning of each source that it does not know."""
         self.last = last
         fields = FieldIds({}) if last is None else last.field_ids
-        came_from = {e.new.state.state_id: e.old.state.state_id for e in program.edits if e.new and e.old}
-        self.fields = fields.after(program.plan.states, came_from)
+        self.fields = fields.after(program.plan.states, program.transition.came_from)
         specs = program.plan.sources
         positions = () if last is None else last.positions
         known = go_on(positions, specs)
         taken = {(state.identity, state.folder) for state in known.values()}
-        self.parked = tuple(state for state in positions if (state.identity, state.folder) not in taken)
+        self.detached = tuple(state for state in positions if (state.identity, state.folder) not in taken)
         self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
         if last is not None:
             self.lineage = last.lineage
@@ -56,20 +55,20 @@ class RunState:
 
     def resume(self, plan: EpochPlan) -> None:
         """Take over what a plan says of drained sources that have new input; one about state and sinks reads none."""
-        for source in () if plan.leaves_sources else plan.sources:
+        for source in () if plan.is_state_only else plan.sources:
             state = self.sources[source.name]
             if state.drained and (source.splits or not source.exhausted):
                 self.sources[source.name] = watermarks.resumed(state)
             elif state.drained:
                 self.finished.add(source.name)
 
-    def adopt(self, plan: EpochPlan, manifest: Manifest, outcome: EpochOutcome) -> None:
+    def adopt(self, facts: Epoch) -> None:
         """Go on from an epoch that is committed."""
-        self.last = manifest
-        self.sources = {state.name: state for state in manifest.sources}
-        self.versions = dict(outcome.states)
-        self.max_parallelism = manifest.max_parallelism
-        self.finished |= {source.name for source in plan.sources if source.exhausted}
+        self.last = facts.manifest
+        self.sources = {state.name: state for state in facts.manifest.sources}
+        self.versions = dict(facts.outcome.states)
+        self.max_parallelism = facts.manifest.max_parallelism
+        self.finished |= {source.name for source in facts.plan.sources if source.exhausted}
 
 
 def _beginning(spec: SourceSpec, program: Program) -> SourceState:

@@ -10,15 +10,12 @@ The end of what is there now is not the end of time: without being drained a sou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlstream.storage.manifest import SourceState
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, SuppressUntilCloseSpec
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
-from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
-from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
+from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
 
@@ -60,22 +57,17 @@ class WindowEnds:
     @classmethod
     def of(cls, step: OperatorStep) -> WindowEnds | None:
         """The ends of an operator, None if no watermark moves it."""
-        spec = step.operator
-        if isinstance(spec, WindowAggregateSpec):
-            window, tick = spec.window, spec.tick_us
-            slice_us = math.gcd(window.size_us, window.slide_us)
-            offset = window.offset_us
-        elif isinstance(spec, SuppressUntilCloseSpec):
-            slice_us, offset, tick = spec.slice_us, spec.offset_us, spec.tick_us
-        elif isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
-            slice_us, offset, tick = 0, 0, spec.expiry.tick_us
-        elif isinstance(spec, IntervalJoinSpec) and spec.type in ("inner", "semi"):
-            slice_us, offset, tick = 0, 0, 1
-        elif spec.watermark_sources:
-            slice_us, offset, tick = 1, 0, 1
-        else:
+        spec, waiting = step.operator, step.operator.facts.waiting
+        if waiting is None or not spec.watermark_sources:
             return None
-        return cls(step.name, spec.watermark_sources, slice_us, offset, tick, spec.state.state_id)
+        return cls(
+            step.name,
+            spec.watermark_sources,
+            waiting.slice_us,
+            waiting.offset_us,
+            waiting.tick_us,
+            spec.state.state_id,
+        )
 
     def least(self, marks: Mapping[str, int]) -> int:
         """The watermark of the operator, given its sources'."""

@@ -50,6 +50,14 @@ class Jvm:
         """Whether its process is known to have ended."""
         return self.process is not None and self.process.poll() is not None
 
+    def more_killed_for_memory(self) -> bool | None:
+        """Whether the system of this machine has ended a process for want of memory since; None: tasks run elsewhere, or it
+        does not say."""
+        now = killed_for_memory()
+        if not self.master.startswith("local") or now is None or self.killed_before is None:
+            return None
+        return now > self.killed_before
+
     def how_it_ended(self) -> Ended:
         """How it ended, if Spark can't be reached any more."""
         return how_it_ended(self.process, self.killed_before)

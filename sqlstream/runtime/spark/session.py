@@ -52,7 +52,7 @@ logger.python.level = off
 """
 
 # The JVM of a local master passes blobs on and plans epochs. Its second compiler took a quarter of all CPU in the first
-# minutes and a sixth when warm, and made nothing faster (docs/performance.md).
+# minutes and a sixth when warm, and made nothing faster (docs/performance/starting.md).
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
 # The name of a socket has at most 107 bytes, 42 of which are its own.

@@ -29,7 +29,7 @@ from sqlstream.runtime.spark.lost_jvm import Ended, forget
 from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks
 from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start
-from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of, machine_refuses
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, WorkerEndedError, error_of, machine_refuses
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
@@ -52,19 +52,13 @@ _TYPES: Mapping[pa.DataType, DataType] = {
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 
-#: Signs in the text of a failed job that memory ran out, and what to say of it. A worker process that is killed leaves no
-#: other word than that it has gone.
+#: Signs in the text of a failed job that memory ran out, and what to say of it.
 _OUT_OF_MEMORY = (
     (
         re.compile(r"java\.lang\.OutOfMemoryError|Java heap space|GC overhead limit|SparkOutOfMemoryError"),
         "Spark's own memory ran out",
     ),
-    (
-        re.compile(
-            r"Python worker exited unexpectedly|exit(?:ed with)? (?:code|status):? 137|OOMKilled|SIGKILL"
-        ),
-        "a worker process was ended from outside, as the system does when memory runs out",
-    ),
+    (re.compile(r"OOMKilled"), "the system ended an executor for want of memory"),
     (
         re.compile(r"exceeding (?:physical |virtual )?memory limits|std::bad_alloc|Cannot allocate memory"),
         "memory ran out",
@@ -72,6 +66,10 @@ _OUT_OF_MEMORY = (
 )
 
 
+#: A worker process that is killed leaves no other word than that it has gone.
+_WORKER_ENDED = re.compile(
+    r"Python worker exited unexpectedly|exit(?:ed with)? (?:code|status):? 137|SIGKILL"
+)
 _TRACE = "Traceback (most recent call last)"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -143,7 +141,8 @@ class SparkJobRunner:
             with watched(self._owner, self._owner.sparkContext.master, self._on_wait):
                 collected = self._staged(program, self._plan[1]).toArrow()
         except PySparkException as error:
-            raise told(str(error), job.plan.epoch, python=self._python) from None
+            ended_for_memory = None if self._jvm is None else self._jvm.more_killed_for_memory()
+            raise told(str(error), job.plan.epoch, python=self._python, for_memory=ended_for_memory) from None
         except (Py4JError, ConnectionError) as error:
             lost = self._is_lost()
             ended = (
@@ -200,10 +199,13 @@ class SparkJobRunner:
                 self._owner.stop()
 
 
-def told(text: str, epoch: int, *, lost: Ended | None = None, python: str = "") -> SqlstreamError:
+def told(
+    text: str, epoch: int, *, lost: Ended | None = None, python: str = "", for_memory: bool | None = None
+) -> SqlstreamError:
     """What to tell the user when a job has failed, by the text of the exception: what the task said, without Spark's stack.
 
-    `lost`: Spark's JVM is gone, and how. `python` is the interpreter that tasks run in.
+    `lost`: Spark's JVM is gone, and how. `python` is the interpreter that tasks run in. `for_memory`: whether
+    the system has ended a process for want of memory meanwhile, None if that is not known.
     """
     described = failure_in(text)
     if described is not None:
@@ -218,6 +220,15 @@ def told(text: str, epoch: int, *, lost: Ended | None = None, python: str = "") 
     for sign, what in _OUT_OF_MEMORY:
         if sign.search(text):
             return EpochTooLargeError(epoch, what, runner_lost=lost is not None)
+    if lost is None and _WORKER_ENDED.search(text):
+        if for_memory:
+            return EpochTooLargeError(epoch, "the system ended a worker process for want of memory")
+        return WorkerEndedError(
+            epoch,
+            "whether memory ran out there is not known"
+            if for_memory is None
+            else "no sign of a lack of memory was found",
+        )
     if lost is not None and lost.for_memory:
         return EpochTooLargeError(epoch, "the system ended Spark's JVM for want of memory", runner_lost=True)
     if lost is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlstream_operators.errors import ListedFileError
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, SqlstreamError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, Span, SqlstreamError
 
 #: What to do where reading less at once does not help.
 MORE_MEMORY = (
@@ -15,6 +16,12 @@ MORE_MEMORY = (
     "where it is Spark's own, --conf spark.driver.memory=4g or --conf spark.executor.memory=4g; then run again: the run "
     "goes on where it stopped"
 )
+
+#: The line of generated SQL that DuckDB shows, and the place in it that it points at.
+_POINTED = re.compile(r"\n(?P<line>LINE \d+: .*)\n(?P<before> *)\^")
+#: What DuckDB calls a column.
+_INTERNAL = re.compile(r" when casting from source column \S+$")
+_RUNNING = "while running: "
 
 #: What DuckDB says of a setting, which a pipeline can't set.
 _SETTING = re.compile(
@@ -57,6 +64,31 @@ class EpochTooLargeError(DiagnosticError):
         )
 
 
+class WorkerEndedError(EpochTooLargeError):
+    """A process that ran a task ended, and nothing says that memory was why: the epoch is planned smaller all the same.
+
+    `how` are the signs that there are.
+    """
+
+    def __init__(self, epoch: int | None, how: str) -> None:
+        super().__init__(epoch, how)
+        self.diagnostics = (self._told("nothing of it was committed"),)
+
+    def unrecoverable(self, committed: int) -> DiagnosticError:
+        """As of an epoch that is too large, without memory for a reason."""
+        state = f"the state is as epoch {committed} left it" if committed else "nothing was committed"
+        return DiagnosticError(self._told(state))
+
+    def _told(self, state: str) -> Diagnostic:
+        return Diagnostic(
+            "ENV004",
+            f"a worker process of Spark's ended while it ran epoch {self.epoch}",
+            notes=(state, self.what),
+            help="look at what ended it (the executors' logs, dmesg, kubectl describe), and run again: the run goes on "
+            "where it stopped",
+        )
+
+
 def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
     """The error to raise for what `task_failure.describe` told, of a task of `epoch` or of the driver (None)."""
     place = () if epoch is None else (f"in epoch {epoch}; nothing of it was committed",)
@@ -72,7 +104,7 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
         case "data":
             notes = [*_row_at(described), *place]
             if described["sql"]:
-                notes.append(f"while running: {_short(described['sql'])}")
+                notes.append(f"{_RUNNING}{_short(described['sql'])}")
             return DiagnosticError(
                 Diagnostic(
                     "DAT001",
@@ -122,8 +154,28 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
 
 
 def _row_at(described: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which row of the input it was, if that is known."""
+    """Which row of the input it was, or which one of an operator, if that is known."""
+    if described.get("row"):
+        return (f"the row is {_short(', '.join(f'{name} = {value}' for name, value in described['row']))}",)
     return (f"the row is in {described['place']}",) if described.get("place") else ()
+
+
+def at_their_places(error: DiagnosticError, place_of: Callable[[str], Span | None]) -> DiagnosticError:
+    """The error with the places in the user's file of expressions that failed; `error` itself if none is known."""
+    placed = tuple(_placed(d, place_of) for d in error.diagnostics)
+    if placed == error.diagnostics:
+        return error
+    return DiagnosticError(*placed, exit_code=error.exit_code)
+
+
+def _placed(told: Diagnostic, place_of: Callable[[str], Span | None]) -> Diagnostic:
+    pointed = _POINTED.search(told.message) if told.code == "DAT001" and told.span is None else None
+    at = None if pointed is None else place_of(pointed["line"][len(pointed["before"]) :])
+    if pointed is None or at is None:
+        return told
+    notes = tuple(note for note in told.notes if not note.startswith(_RUNNING))
+    said = _INTERNAL.sub("", told.message[: pointed.start()]).strip()
+    return replace(told, message=said, span=at, notes=notes)
 
 
 def not_as_listed(error: ListedFileError) -> DiagnosticError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.secrets.references import Secrets
+from sqlstream_planner.catalog.secrets import Secrets
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import SinkPart
@@ -59,7 +59,7 @@ class SourceOutcome:
 class EpochOutcome:
     """What an epoch's tasks made, put together and in a fixed order.
 
-    `states`: the new versions by state, one a shard. `parts`: by sink, in the order of tasks. `closed`: by
+    `states`: the new versions by state, one per shard. `parts`: by sink, in the order of tasks. `closed`: by
     operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
     staged `dead_letter_files`. `metrics`: sums over all tasks. `forgotten`: by operator step, how many keys its state has
     forgotten, if any. `uncounted`: by table and operator, its rows that were late or had no time.

@@ -55,7 +55,13 @@ def describe(error: Exception) -> dict[str, Any]:
     if isinstance(error, RefusedRowError):
         return {"kind": "refused", "message": error.message, "help": error.help, "place": error.place}
     if isinstance(error, DataError):
-        return {"kind": "data", "message": error.message, "sql": error.sql, "place": error.place}
+        return {
+            "kind": "data",
+            "message": error.message,
+            "sql": error.sql,
+            "place": error.place,
+            "row": error.row,
+        }
     if isinstance(error, MemoryExhaustedError):
         return {"kind": "memory", "message": error.message, "where": error.where}
     if isinstance(error, MemoryError):

@@ -21,7 +21,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.task.io import SinkWriter, SplitReader
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
-from sqlstream_planner.secrets.references import Secrets
+from sqlstream_planner.catalog.secrets import Secrets
 
 if TYPE_CHECKING:
     from sqlstream.connectors.registry import Registry
@@ -89,7 +89,7 @@ class TaskProgram:
             checkpoint=job.store_uri,
             local_dir=job.local_dir,
             now_us=job.plan.now_us,
-            restated=job.plan.restated,
+            reemitted=job.plan.reemitted,
             retracts=job.retracts,
             state_max_parallelism=job.states_max_parallelism,
             dimensions={name: copy.name for name, copy in job.plan.dimensions.items()},

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from tests.examples import examples

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSpec, MultisetSpec
+from sqlstream_operators.plan.group_aggregate_spec import ExpirySpec, GroupAggregateSpec, MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import SqlType

@@ -11,7 +11,7 @@ import pytest
 from sqlstream_operators.codec.keys import decode_keys, encode_keys
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, MultisetSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec, MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from tests.operators.weighted_cases import DUCK, Folded, Multiset, Shards, rows_of

@@ -18,7 +18,7 @@ from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec
+from sqlstream_operators.plan.changelog_normalize_spec import ChangelogNormalizeSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import parse_type

@@ -19,8 +19,8 @@ from sqlstream_operators.codec.sort_keys import (
 )
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import SqlType
 from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns, scalar_types

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.changelog_spec import JOINS, JoinSideSpec, JoinSpec
+from sqlstream_operators.plan.join_spec import JOINS, JoinSideSpec, JoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, BLOB, DOUBLE, VARCHAR
@@ -273,7 +273,7 @@ def test_state_holds_both_sides_and_nothing_else(scenario: tuple[Case, list[list
 @pytest.mark.parametrize("type_", ["left", "semi", "anti"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_states_of_rows_by_digests_or_names_go_on(type_: str, bare: bool) -> None:
-    """Outer joins kept digests of rows that only come, and semi joins a name for each row of the right."""
+    """Outer joins kept digests of append-only rows, and semi joins a name for each row of the right."""
     a, b, c = (1, "a", 1), (1, "b", 2), (2, "a", 0)
     first: list[list[Change]] = [[(0, a, 1), (0, a, 1), (1, a, 1), (1, a, 1)], [(0, c, 1)]]
     then: list[list[Change]] = [[(0, a, 1), (1, b, 1), (0, b, 1)], [(1, c, 1), (1, a, 1)]]

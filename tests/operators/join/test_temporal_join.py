@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec

@@ -18,7 +18,6 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.over import neighbourhood
 from sqlstream_operators.operators.over.over import Over
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.over_spec import (
     BY_PEER,
     BY_ROW,
@@ -33,6 +32,7 @@ from sqlstream_operators.plan.over_spec import (
 )
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore

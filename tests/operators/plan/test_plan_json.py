@@ -27,11 +27,10 @@ from sqlstream_operators.plan.spec import (
     SourceSpec,
     Stage,
     WatermarkSpec,
-    WindowKind,
-    WindowSpec,
 )
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_operators.task.task import EpochContext
 from tests.operators.arrow_strategies import any_types
 from tests.operators.pipelines import window_plan

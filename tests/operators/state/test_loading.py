@@ -223,7 +223,7 @@ def test_runs_are_read_as_the_rows_that_they_have(tmp_path: Path, monkeypatch: p
             version = store.commit()
         with open_store(tmp_path, schema, version) as store:
             assert_reads(store, every)
-    # 2 single rows an epoch, and runs of 3, 3 and 1 rows of key 2 and one each of the others
+    # 2 single rows per epoch, and runs of 3, 3 and 1 rows of key 2 and one each of the others
     assert version.rows == 3 * (2 + 5)
     with open_store(tmp_path, schema, version) as store:
         gone = [row for row in every if row["k"] in (2, None)]

@@ -13,7 +13,8 @@ import pytest
 
 from sqlstream_operators.duck.relations import Relations
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.plan.spec import LateStep, WindowKind, WindowSpec
+from sqlstream_operators.plan.spec import LateStep
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_operators.task.dead_letters import DeadLetters, StagedLetters, digest
 from sqlstream_operators.task.epoch import EpochContext
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from sqlstream_operators.codec.exchange import Message
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_operators.task.epoch import EpochContext
 from sqlstream_operators.task.watermark_messages import gathered, to_next_level, to_shards
 from tests.operators.pipelines import Driver, MemoryStores, Row, table_of, window_plan

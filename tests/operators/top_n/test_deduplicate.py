@@ -15,9 +15,9 @@ from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import DeduplicateSpec, Ordering, TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec, Ordering, TopNSpec
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_operators.plan.watermarks import Watermarks
 from tests.examples import examples

@@ -16,9 +16,9 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
-from sqlstream_operators.plan.changelog_spec import Ordering, TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import Ordering, TopNSpec
 from sqlstream_operators.plan.types import BIGINT, SqlType
 from tests.examples import examples
 from tests.operators.ranked_cases import (

@@ -21,9 +21,9 @@ from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.top_n import ranked_state as ranked_state_module
 from sqlstream_operators.operators.top_n.top_n import TopN
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import RANKS, Ordering, TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.top_n_spec import RANKS, Ordering, TopNSpec
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_operators.plan.watermarks import Watermarks
 from tests.examples import examples
@@ -107,7 +107,7 @@ def check(
 
 
 def check_kept(case: Case, job: Shards, there: Counter[Row]) -> None:
-    """Over rows that only come, the state holds the first offset + limit and no more."""
+    """Over append-only rows, the state holds the first offset + limit and no more."""
     upto = case.offset + case.limit
     plain = Case(case.partition, case.order, case.function, 0, upto, False, tuple(NAMES))
     kept: Counter[Row] = Counter()

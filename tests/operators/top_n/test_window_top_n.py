@@ -15,8 +15,8 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto
-from sqlstream_operators.plan.changelog_spec import Ordering, WindowTopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.top_n_spec import Ordering, WindowTopNSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from tests.examples import examples
 from tests.operators.ranked_cases import (

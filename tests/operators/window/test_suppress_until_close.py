@@ -15,9 +15,10 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.changelog_spec import FirstRowSpec, SuppressUntilCloseSpec
+from sqlstream_operators.plan.first_row_spec import FirstRowSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.suppress_until_close_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMP, VARCHAR
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore

@@ -20,17 +20,11 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
-from sqlstream_operators.plan.spec import (
-    SLICE_COLUMN,
-    Column,
-    OperatorStep,
-    PhysicalPlan,
-    WindowAggregateSpec,
-    WindowKind,
-    WindowSpec,
-)
+from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, OperatorStep, PhysicalPlan
 from sqlstream_operators.plan.state_schema import TIME
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import rocks_stores

@@ -21,8 +21,8 @@ from sqlstream_operators.operators.window.windows import (
     window_start,
     window_start_sql,
 )
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 
 DUCK = DuckSession()
 

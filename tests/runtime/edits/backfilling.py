@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
-from sqlstream.runtime.edits.backfill import Backfilled, backfill
+from sqlstream.runtime.edits.history.backfill import Backfilled, backfill
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.recovery import program_fingerprint
 from sqlstream.runtime.loop.source_positions import go_on, own_folders

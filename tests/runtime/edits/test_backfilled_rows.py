@@ -12,9 +12,9 @@ import pytest
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.registry import REGISTERED
-from sqlstream.runtime.edits import backfilled_rows
-from sqlstream.runtime.edits.backfill import Backfilled
-from sqlstream.runtime.edits.backfilled_rows import written
+from sqlstream.runtime.edits.history import backfilled_rows
+from sqlstream.runtime.edits.history.backfill import Backfilled
+from sqlstream.runtime.edits.history.backfilled_rows import written
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream_operators.errors import StateError
 from tests.properties.referee import assert_same

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.edits.backfill import _Side
-from sqlstream.runtime.edits.history import History
-from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
-from sqlstream.runtime.edits.sink_parts import with_history
+from sqlstream.runtime.edits.history.backfill import _Side
+from sqlstream.runtime.edits.history.readings import History
+from sqlstream.runtime.edits.plan.plan_parts import SinkChange, SinkPart
+from sqlstream.runtime.edits.plan.sink_parts import with_history
 from sqlstream.runtime.loop.program import LoopSettings
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore

@@ -14,8 +14,9 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.fork import Origin
-from sqlstream.runtime.loop.moved_sources import moves
+from sqlstream.runtime.api import RunRequest
+from sqlstream.runtime.edits.savepoints.fork import Origin
+from sqlstream.runtime.edits.sources.moved_sources import moves
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
 from sqlstream.storage.savepoints import Savepoints
@@ -319,8 +320,9 @@ def test_run_hands_it_on(begun: tuple[Path, Collected], monkeypatch: pytest.Monk
     (folder / "p.sql").write_text(QUERY.format(path="new", name="t", format="json"))
     seen: list[Any] = []
 
-    def run_pipeline(plan: Any, **options: Any) -> Any:
-        seen.extend([plan.sources[0].identity, options["moved"].tables])
+    def run_pipeline(request: RunRequest) -> Any:
+        assert request.moved is not None
+        seen.extend([request.plan.sources[0].identity, request.moved.tables])
         raise DiagnosticError(Diagnostic("STA018", "for the test"))
 
     monkeypatch.setattr("sqlstream.runtime.api.run_pipeline", run_pipeline)

@@ -12,7 +12,7 @@ import pytest
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, SinkPart, SourcePlan
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.restarts import (
     NEVER,
@@ -303,13 +303,15 @@ def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, t
     """
     said: list[str] = []
     run_pipeline(
-        plan_file(sql, file="p.sql").physical,
-        state_dir=tmp_path / "state",
-        base_dir=tmp_path,
-        local_dir=tmp_path / "cache",
-        runner=_Starting(1),
-        max_rows_per_epoch=1_000 if "datagen" in source else None,
-        on_phase=said.append,
-        sync=False,
+        RunRequest(
+            plan_file(sql, file="p.sql").physical,
+            state_dir=tmp_path / "state",
+            base_dir=tmp_path,
+            local_dir=tmp_path / "cache",
+            runner=_Starting(1),
+            max_rows_per_epoch=1_000 if "datagen" in source else None,
+            on_phase=said.append,
+            sync=False,
+        )
     )
     assert said == [told]

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.fork import Origin
+from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -261,7 +261,7 @@ def test_a_second_query_into_one_table(job: Job) -> None:
     more = f"{text} INSERT INTO o SELECT k + 100, COUNT(*) FROM t GROUP BY k ON CONFLICT DO ERROR;"
     job.run(more)
     [told] = job.warnings
-    assert (told.code, told.message) == ("STA017", "the table `o` is given its answer anew")
+    assert (told.code, told.message) == ("STA017", "the table `o` gets the full result anew")
     assert job.table() == Counter([(1, 2), (2, 1), (3, 1), (101, 2), (102, 1), (103, 1)])
 
 
@@ -270,8 +270,8 @@ def test_the_refusal_says_what_differs_and_where(job: Job) -> None:
     job.run(text)
     job.run(text.replace("COUNT(*) FROM t GROUP BY k", "COUNT(*) * 10 FROM t GROUP BY k HAVING COUNT(*) > 2"))
     [told] = job.warnings
-    assert told.message == "the table `o` is brought to the answer of another query"
-    assert "its rows have to meet the condition count(rows) > 2" in told.notes
+    assert told.message == "the table `o` is reconciled with the result of another query"
+    assert "its rows must meet the condition count(rows) > 2" in told.notes
     assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in told.notes)
     assert told.span is not None
     assert (Path(told.span.file).name, told.span.line) == ("p.sql", 4)
@@ -338,8 +338,8 @@ def test_two_sinks_swap_their_queries(job: Job) -> None:
     job.add((1, 12, "a", 13))
     job.run(TWO.replace("INTO a", "INTO x").replace("INTO b", "INTO a").replace("INTO x", "INTO b"))
     assert sorted(d.message for d in job.warnings) == [
-        "the table `a` is brought to the answer of another query",
-        "the table `b` is brought to the answer of another query",
+        "the table `a` is reconciled with the result of another query",
+        "the table `b` is reconciled with the result of another query",
     ]
     assert job.table("SELECT * FROM b") == Counter([(1, 3), (2, 1), (3, 1)])
     assert job.table("SELECT * FROM a") == Counter([(1, 33), (2, 20), (3, 30)])

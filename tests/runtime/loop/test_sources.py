@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import Diagnostic
@@ -46,18 +46,20 @@ def run(
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     return run_pipeline(
-        plan_file(sql, file="p.sql").physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        max_rows_per_epoch=12,
-        runner=InProcessRunner(),
-        on_epoch=(lambda report: None) if reports is None else reports.append,
-        max_epochs=epochs,
-        sync=False,
-        drain=drain,
-        tell=tell,
+        RunRequest(
+            plan_file(sql, file="p.sql").physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            max_rows_per_epoch=12,
+            runner=InProcessRunner(),
+            on_epoch=(lambda report: None) if reports is None else reports.append,
+            max_epochs=epochs,
+            sync=False,
+            drain=drain,
+            tell=tell,
+        )
     )
 
 

@@ -18,15 +18,10 @@ from sqlstream.runtime.loop.watermarks import (
     window_ends,
 )
 from sqlstream.storage.manifest import SourceState
-from sqlstream_operators.plan.spec import (
-    LateStep,
-    OperatorStep,
-    Stage,
-    WindowAggregateSpec,
-    WindowKind,
-    WindowSpec,
-)
+from sqlstream_operators.plan.spec import LateStep, OperatorStep, Stage
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from tests.operators.pipelines import window_plan
 
 NAMES = ("a", "b", "c")

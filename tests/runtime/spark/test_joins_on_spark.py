@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.spark.stages import SparkJobRunner
 from tests.properties.referee import assert_same
 
@@ -69,13 +69,15 @@ def test_three_tables_an_aggregate_and_the_best(tmp_path: Path, spark_runner: Sp
     for number, shards in enumerate((3, 5, 2, 3)):
         write(tmp_path, number)
         result = run_pipeline(
-            plan,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            parallelism=shards,
-            max_rows_per_epoch=50,
-            runner=spark_runner,
+            RunRequest(
+                plan,
+                state_dir=tmp_path / "state",
+                local_dir=tmp_path / "cache",
+                base_dir=tmp_path,
+                parallelism=shards,
+                max_rows_per_epoch=50,
+                runner=spark_runner,
+            )
         )
         assert result.outcome == "exhausted"
         with duckdb.connect(str(tmp_path / "results.duckdb"), read_only=True) as database:

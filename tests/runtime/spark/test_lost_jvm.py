@@ -65,6 +65,36 @@ def test_memory_is_named_where_something_says_so() -> None:
         assert error.runner_lost
 
 
+KILLED = "SparkException: Python worker exited unexpectedly (crashed): EOFException"
+
+
+@pytest.mark.parametrize(
+    ("text", "for_memory", "code", "said"),
+    [
+        (KILLED, False, "ENV004", "no sign of a lack of memory was found"),
+        (KILLED, None, "ENV004", "whether memory ran out there is not known"),
+        (
+            "ExecutorLostFailure: Command exited with code 137",
+            None,
+            "ENV004",
+            "whether memory ran out there is not known",
+        ),
+        (KILLED, True, "ENV007", "the system ended a worker process for want of memory"),
+        ("Pod was OOMKilled", None, "ENV007", "the system ended an executor for want of memory"),
+    ],
+)
+def test_a_worker_that_ended_is_no_want_of_memory_without_a_sign_of_it(
+    text: str, for_memory: bool | None, code: str, said: str
+) -> None:
+    error = told(text, 7, for_memory=for_memory)
+    assert isinstance(error, EpochTooLargeError)  # its epoch is planned smaller in any case
+    for diagnostic in (*error.diagnostics, *error.unrecoverable(6).diagnostics):
+        assert diagnostic.code == code
+        assert said in " ".join((diagnostic.message, *diagnostic.notes))
+        assert ("memory" in (diagnostic.help or "")) == (code == "ENV007")
+    assert error.exit_code == 5
+
+
 @pytest.mark.parametrize(
     "error", [told("x", 1, lost=Ended("y")), told("x", 1, lost=Ended("y", for_memory=True))]
 )
@@ -125,7 +155,7 @@ import os, signal, sys, threading
 from pathlib import Path
 from pyspark import SparkContext
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.spark import stages
 
@@ -146,8 +176,8 @@ def on_epoch(report):
         stop.request()
     Path(f"in/{report.epoch + 1}.json").write_text('{"k": "b"}\\n')
 
-run_pipeline(plan_file(Path("p.sql")).physical, state_dir="state", base_dir=".", master="local[2]", stop=stop,
-    on_epoch=on_epoch, on_restart=restarts.append)
+run_pipeline(RunRequest(plan_file(Path("p.sql")).physical, state_dir="state", base_dir=".", master="local[2]", stop=stop,
+    on_epoch=on_epoch, on_restart=restarts.append))
 for restart in restarts:
     print(*(d.code + " " + d.message for d in restart.diagnostics))
 """

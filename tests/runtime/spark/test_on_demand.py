@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.spark import on_demand
@@ -41,7 +41,7 @@ def pipeline(
 
 def run(file: Path, **options: object) -> RunResult:
     given = {"state_dir": file.parent / "state", "base_dir": file.parent, "sync": False, **options}
-    return run_pipeline(plan_file(file).physical, **given)  # type: ignore[arg-type]
+    return run_pipeline(RunRequest(plan_file(file).physical, **given))  # type: ignore[arg-type]
 
 
 def no_spark(*_: object) -> None:

@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -15,10 +18,40 @@ from sqlstream.runtime.spark.java import find_java
 from sqlstream.runtime.spark.jvm import spark_home
 from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.spark.session import jvm_memory, package_roots, session_conf, start_session
+from sqlstream.runtime.spark.stages import ship_packages
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck import memory
 from sqlstream_planner.diagnostics import DiagnosticError
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROOT = Path(__file__).parents[3]
+
+
+class _Shipping:
+    """The part of a session that packages are given to."""
+
+    def __init__(self) -> None:
+        self.given: list[Path] = []
+
+    def addArtifacts(self, path: str, *, pyfile: bool) -> None:  # noqa: N802 (Spark's name)
+        assert pyfile
+        assert zipfile.is_zipfile(path)
+        self.given.append(Path(path))
+
+
+def test_packages_for_executors_are_in_the_folder_of_the_run_and_go_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    session = _Shipping()
+    with RunFolder("x-") as folder:
+        ship_packages(cast("SparkSession", session), folder)
+        assert [path.parent for path in session.given] == [folder.path]
+    [own] = tmp_path.iterdir()
+    assert own.name.startswith("sqlstream-")
+    assert not list(tmp_path.rglob("sqlstream-packages*"))
 
 
 @pytest.mark.parametrize(

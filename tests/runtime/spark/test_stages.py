@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, zipped_packages
 from sqlstream.runtime.tasks import message_batches
@@ -68,14 +68,16 @@ def write_bids(folder: Path, files: int = 3, rows: int = 40) -> None:
 
 def run(folder: Path, runner: JobRunner, sql: str = SQL, shards: int = 3, rows: int = 25) -> RunResult:
     return run_pipeline(
-        plan_file(sql, file="p.sql").physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=shards,
-        max_rows_per_epoch=rows,
-        runner=runner,
-        drain=True,
+        RunRequest(
+            plan_file(sql, file="p.sql").physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=shards,
+            max_rows_per_epoch=rows,
+            runner=runner,
+            drain=True,
+        )
     )
 
 

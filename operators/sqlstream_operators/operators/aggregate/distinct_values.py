@@ -17,7 +17,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s, as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN

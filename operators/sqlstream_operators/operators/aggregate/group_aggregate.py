@@ -28,7 +28,7 @@ from sqlstream_operators.operators.operator import OperatorContext, OperatorResu
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.closing import taken_upto
 from sqlstream_operators.operators.window.windows import Int64s, closed_upto
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateTable
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
@@ -152,9 +152,9 @@ class GroupAggregate:
         """See `KeepsAnswer.answer`; raises InternalError for groups that expire, which are not in the state any more."""
         if self._spec.expiry is not None:
             raise InternalError(f"state {self._spec.state.state_id}: expired groups are not kept")
-        return self.groups_kept(context)
+        return self.shown(context)
 
-    def groups_kept(self, context: OperatorContext) -> pa.Table:
+    def shown(self, context: OperatorContext) -> pa.Table:
         """What was emitted of the groups that are in the state; of those that expire that is not all there ever was."""
         state = context.state
         rows = state.scan_all(_ACC)

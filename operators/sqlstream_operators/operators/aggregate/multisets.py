@@ -13,7 +13,7 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, quoted, with_weight
 from sqlstream_operators.operators.groups import GROUP, Groups, Int64s, as_stored
-from sqlstream_operators.plan.changelog_spec import MultisetSpec
+from sqlstream_operators.plan.group_aggregate_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.state.store import StateStore

@@ -16,11 +16,11 @@ from sqlstream_operators.codec.key_bytes import encode_pieces, join_pieces
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, ShowsAnswer
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, column_of
+from sqlstream_operators.plan.changelog_normalize_spec import ChangelogNormalizeSpec
 from sqlstream_operators.plan.equal_values import differing
-from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind
+from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind, column_of
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.watermarks import Watermarks
 
@@ -41,7 +41,7 @@ class _Keys:
     last: Int64s
 
 
-class ChangelogNormalize:
+class ChangelogNormalize(ShowsAnswer):
     """Runs a `ChangelogNormalizeSpec`: see there for its input, its state and its output.
 
     The work is in proportion to the changes; the state is read and written once for each key that changed.

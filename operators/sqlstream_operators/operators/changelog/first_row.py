@@ -13,8 +13,8 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import FirstRowSpec, column_of
-from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.first_row_spec import FirstRowSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, column_of
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.plan.watermarks import Watermarks

@@ -12,7 +12,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.operators.operator import AnswersByKey
 from sqlstream_operators.plan.arranged_spec import ANSWER, ROW, AnswerRows, ArrangedSide
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import quote_identifier

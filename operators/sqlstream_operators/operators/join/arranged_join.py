@@ -23,7 +23,7 @@ from sqlstream_operators.plan.arranged_spec import (
     ArrangedSide,
     ArrangeSpec,
 )
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import quote_identifier

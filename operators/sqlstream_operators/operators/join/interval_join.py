@@ -97,7 +97,7 @@ class IntervalJoin:
     def _arrived(
         self, duck: DuckSession, state: StateStore, number: int, rows: pa.Table, epoch: _Epoch
     ) -> Changed:
-        """The distinct rows that came and may have partners; the others are given at once where a side is given whole."""
+        """The distinct rows that came and may have partners; the others are given at once where a side is preserved."""
         side = self._sides[number]
         rows, never = side.parted(rows)
         if number in self._beside_nulls and never.num_rows:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import JoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.watermarks import Watermarks
 
 from .join_side import side_of

@@ -15,8 +15,8 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec, JoinSpec, column_of, gives_alone
-from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.join_spec import JoinSideSpec, JoinSpec, gives_alone
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema, column_of
 from sqlstream_operators.plan.state_schema import Layout, StateSchema
 from sqlstream_operators.plan.types import BIGINT, BLOB, quote_identifier
 from sqlstream_operators.state.store import StateStore
@@ -161,11 +161,11 @@ class JoinSide(SideRows):
         return int(np.count_nonzero(kept & ~changed.there)), int(np.count_nonzero(gone))
 
     def _order(self, state: StateStore, rows: pa.Table) -> Int64s | None:
-        """The order in which rows that only come are appended; None for that in which they are."""
+        """The order in which append-only rows are appended; None for that in which they are."""
         return state.key_order(self.table, rows)
 
     def _append(self, state: StateStore, rows: pa.Table) -> None:
-        """Append rows that only come to the state."""
+        """Append append-only rows to the state."""
         state.append_runs(self.table, rows)
 
     def _placed(self, rows: pa.Table) -> pa.Table:

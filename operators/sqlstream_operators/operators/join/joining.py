@@ -11,7 +11,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.arranged_spec import IS, WAS, ArrangedJoinSpec
-from sqlstream_operators.plan.changelog_spec import JoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.state.store import StateStore
 

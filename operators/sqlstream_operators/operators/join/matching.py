@@ -13,8 +13,8 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, empty, quoted, with_weight
 from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS, ArrangedJoinSpec
-from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BLOB, BOOLEAN, spelled
 

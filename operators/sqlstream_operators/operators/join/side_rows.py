@@ -16,7 +16,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_operators.state.store import StateStore

@@ -15,7 +15,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Schema
 from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks

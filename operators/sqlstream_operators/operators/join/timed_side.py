@@ -13,9 +13,9 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS
-from sqlstream_operators.plan.changelog_spec import column_of, gives_alone
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
-from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.join_spec import gives_alone
+from sqlstream_operators.plan.schema import Column, Schema, column_of
 from sqlstream_operators.plan.state_schema import FOUND, TIME, Layout
 from sqlstream_operators.plan.types import BLOB
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN

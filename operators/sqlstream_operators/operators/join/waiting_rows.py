@@ -11,8 +11,7 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.window.closing import taken_upto
-from sqlstream_operators.plan.changelog_spec import column_of
-from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema
+from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema, column_of
 from sqlstream_operators.plan.state_schema import TIME
 from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
 from sqlstream_operators.plan.types import BIGINT, BLOB

@@ -13,10 +13,10 @@ from sqlstream_operators.codec.sort_keys import order_sql, tie_sql
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.operators.groups import Int64s
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.equal_values import differing
 from sqlstream_operators.plan.over_spec import BY_PEER, BY_ROW, COPY, PART, POSITION, OverCall
 from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
 
 _ROWS = "__over_rows"

@@ -12,11 +12,10 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Groups, Int64s, as_stored
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, ShowsAnswer
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import column_of
 from sqlstream_operators.plan.over_spec import COPY, ROWS, OverSpec
-from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, column_of
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.store import StateStore
 
@@ -25,7 +24,7 @@ from .neighbourhood import Region, near, read_around
 from .over_state import Arrived, Mask, Merged, OverState
 
 
-class Over:
+class Over(ShowsAnswer):
     """Runs an `OverSpec`: see there for its input, its state and its output.
 
     The partitions that rows came to are read, or where the frames are bounded the rows around those; the functions are

@@ -18,7 +18,6 @@ from sqlstream_operators.operators.operator import OperatorContext, OperatorResu
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.closing import nothing_closes, taken_upto
 from sqlstream_operators.operators.window.windows import closed_upto
-from sqlstream_operators.plan.changelog_spec import column_of
 from sqlstream_operators.plan.over_spec import (
     COPY,
     COUNT,
@@ -30,7 +29,7 @@ from sqlstream_operators.plan.over_spec import (
     WAITING,
     OverOnCloseSpec,
 )
-from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema, column_of
 from sqlstream_operators.plan.state_schema import FOUND, TIME
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks

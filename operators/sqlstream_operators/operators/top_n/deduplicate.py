@@ -14,11 +14,11 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import as_stored
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, ShowsAnswer
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import DeduplicateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.store import StateStore
@@ -31,7 +31,7 @@ TABLE = "row"
 _PAIR = "\x01pair"
 
 
-class Deduplicate:
+class Deduplicate(ShowsAnswer):
     """Runs a `DeduplicateSpec`: see there for its input, its state and its output.
 
     The epoch's first row of each key is found, then compared with the stored one.

@@ -12,8 +12,8 @@ from sqlstream_operators.codec.sort_columns import Mask, group_columns, order_co
 from sqlstream_operators.codec.sort_keys import order_sql, tie_sql
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.operators.groups import Int64s
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT
 
 _ROWS, _AT = "__ordered_rows", "__at"

@@ -14,9 +14,9 @@ from sqlstream_operators.codec.sort_keys import digest_array, row_digests, sort_
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import as_stored
-from sqlstream_operators.plan.changelog_spec import TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME
+from sqlstream_operators.plan.top_n_spec import TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind, quote_identifier
 from sqlstream_operators.state.store import StateStore
 

@@ -18,8 +18,8 @@ from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.codec.binary import ragged
 from sqlstream_operators.codec.sort_keys import order_sql, tie_sql
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.plan.changelog_spec import DeduplicateSpec, Ordering, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec, Ordering, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.types import BIGINT
 
 Int64s = npt.NDArray[np.int64]

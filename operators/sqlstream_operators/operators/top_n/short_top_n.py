@@ -1,4 +1,4 @@
-"""Top-N of a few rows over rows that only come: the answer of a partition is one value of the state."""
+"""Top-N of a few rows over append-only rows: the answer of a partition is one value of the state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s, as_stored
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, ShowsAnswer
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
+from sqlstream_operators.plan.top_n_spec import TopNSpec
 from sqlstream_operators.plan.watermarks import Watermarks
 
 from .ordered_rows import RowOrder
@@ -24,7 +24,7 @@ from .ranking import projects, ranked_output
 TABLE = "rows"
 
 
-class ShortTopN:
+class ShortTopN(ShowsAnswer):
     """Runs a `TopNSpec` whose state has layout 'list': see there for its input, its state and its output.
 
     The epoch's first rows of each partition are found. A partition that is new has them as its list; those

@@ -11,17 +11,17 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, ShowsAnswer
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.top_n_spec import TopNSpec
 from sqlstream_operators.plan.watermarks import Watermarks
 
 from .ranked_state import TABLE, CountedRows, Merged, RankedState
 from .ranking import Int64s, Ranking, projects, ranked_output
 
 
-class TopN:
+class TopN(ShowsAnswer):
     """Runs a `TopNSpec`: see there for its input, its state and its output.
 
     The partitions that rows came to are read, ranked without and with the changes, and the difference is

@@ -15,8 +15,8 @@ from sqlstream_operators.operators.operator import OperatorContext, OperatorResu
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.closing import nothing_closes
 from sqlstream_operators.operators.window.windows import closed_upto
-from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.top_n_spec import WindowTopNSpec
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
@@ -71,7 +71,7 @@ class WindowTopN:
             metrics["max_closed_end_us"] = figures.last
         return OperatorResult(output, metrics)
 
-    def open_windows(self, context: OperatorContext) -> pa.Table:
+    def shown(self, context: OperatorContext) -> pa.Table:
         """What it would emit if the watermark closed all windows that are open; to be followed by no commit."""
         after = closed_upto(context.watermarks.close, self._spec.tick_us)
         outputs = self._close(context, self._state.empty(), after, WATERMARK_MAX, _Figures())

@@ -13,9 +13,9 @@ from sqlstream_operators.duck.weighted import with_weight
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec, column_of
-from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema, column_of
 from sqlstream_operators.plan.state_schema import TIME
+from sqlstream_operators.plan.suppress_until_close_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 
 from .closing import nothing_closes, taken_upto
@@ -49,6 +49,10 @@ class SuppressUntilClose:
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """Nothing came, and the watermark closes nothing or there is nothing to emit."""
         return nothing_closes(inputs, watermarks, self._spec.tick_us, stateless=stateless)
+
+    def shown(self, context: OperatorContext) -> pa.Table:
+        """See `Shows.shown`: the rows that are held back."""
+        return context.state.scan_all(TABLE)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Let pass, hold, release; raises InternalError for a row without a window."""

@@ -14,10 +14,11 @@ from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, Schema, WindowAggregateSpec
+from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
 from sqlstream_operators.state.store import StateStore
 
 from .windows import (
@@ -139,7 +140,7 @@ class WindowAggregate:
             metrics["max_closed_end_us"] = max(int(ends.max()) for ends in figures.ends)
         return OperatorResult(output, metrics)
 
-    def open_windows(self, context: OperatorContext) -> pa.Table:
+    def shown(self, context: OperatorContext) -> pa.Table:
         """What it would emit if the watermark closed all windows that are open; to be followed by no commit."""
         after = closed_upto(context.watermarks.close, self._spec.tick_us)
         none = [part.empty() for part in self._parts]

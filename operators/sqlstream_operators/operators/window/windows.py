@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 
 Int64s = npt.NDArray[np.int64]
 

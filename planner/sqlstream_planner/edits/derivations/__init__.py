@@ -1,4 +1,4 @@
-"""How the state of a new query is computed from the state of an old one: rules, one a file.
+"""How the state of a new query is computed from the state of an old one: rules, one per file.
 
 A state table is a materialised relation: at every epoch it holds the answer of a defining query over the input so far.
 A rule says that the defining query of a new table can be answered from old tables (Gupta, Mumick and Ross, SIGMOD

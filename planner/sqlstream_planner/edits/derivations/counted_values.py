@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec, GroupAggregateSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.state_schema import StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.from_keys import counts_rows
@@ -18,13 +19,14 @@ from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.derivations.values import distinct_states
 from sqlstream_planner.identity.form import Form, form
 from sqlstream_planner.identity.relation import form_over
-from sqlstream_planner.logical import AggregateCall, GroupAggregate, Node
+from sqlstream_planner.logical import AggregateCall, Node
 from sqlstream_planner.physical.state_node import StateNode
+from sqlstream_planner.streaming import GroupAggregate
 
 
 @dataclass(frozen=True, slots=True)
 class CountedValues:
-    """Rows of an old state that are values of groups: `rows` says how many rows each stands for, over rows that only come
+    """Rows of an old state that are values of groups: `rows` says how many rows each stands for, over append-only rows
     whether there is any. Where they are distinct values, there are no rows in which `only`, the value, is NULL: of other
     values they say nothing.
     """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec, GroupAggregateSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.counted_values import counted_values
 from sqlstream_planner.edits.derivations.keys import mapped_keys
@@ -41,7 +42,7 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
     rows = select([*keys.items, *flags.items], read, keys.condition)
     together = None
     if not keys.one_to_one:
-        # Counts of rows add up; over rows that only come, a flag says whether there is any.
+        # Counts of rows add up; over append-only rows, a flag says whether there is any.
         add = "sum" if now.retracting else "max"
         names = [(quote_identifier(f.name), f.type) for f in table.value]
         together = merged(table, [f"CAST({add}({name}) AS {type_}) AS {name}" for name, type_ in names])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec, GroupAggregateSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.from_keys import counts_rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import BIGINT, SqlType, quote_identifier
@@ -18,7 +18,9 @@ from sqlstream_planner.edits.derivations.counted_values import distinct_call, so
 from sqlstream_planner.edits.derivations.from_keys import KeyedRows
 from sqlstream_planner.edits.derivations.grouping_sets import mapped_sets
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
+from sqlstream_planner.edits.derivations.multisets import HeldValues
 from sqlstream_planner.edits.derivations.parts import (
+    Columns,
     columns_from,
     merged,
     merged_accumulators,
@@ -39,9 +41,6 @@ from sqlstream_planner.edits.derivations.values import (
     multisets_of,
 )
 from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable, Regrouped
-from sqlstream_planner.identity.form import form
-from sqlstream_planner.identity.relation import form_over
-from sqlstream_planner.physical.multisets import name_of_values
 from sqlstream_planner.physical.state_node import KeptAccumulator
 
 _VALUE, _ROWS = "~value", "~rows"
@@ -299,12 +298,21 @@ class _Groups:
         if before is not None:
             found = columns_from(self._old, before.sub_key, self._new, table.sub_key)
         keys = self._keys
-        if before is None:
-            before = self._with_other_nulls(table)
+        held = HeldValues.of(table, self._new, self._node) if before is None else None
+        if held is not None and not keys.also:
+            before = self._with_other_nulls(held) or held.in_other_words(
+                self._old, self._new, self._never_null
+            )
             if before is not None:
-                found = columns_from(self._old, before.sub_key, self._new, table.sub_key)
-                present = tuple(f"{quote_identifier(f.name)} IS NOT NULL" for f in before.sub_key)
-                keys = replace(keys, where=(*keys.where, *present))
+                named = f"{quote_identifier(before.sub_key[0].name)} AS {quote_identifier(held.field.name)}"
+                found = Columns((named,), ())
+                keys = replace(
+                    keys, where=(*keys.where, f"{quote_identifier(before.sub_key[0].name)} IS NOT NULL")
+                )
+            elif held.has_nulls:
+                made = self._with_nulls(table, held)
+                if made is not None:
+                    return made
         if before is None or found.missing:
             return self._multiset_of_keys(table)
         rows = keys.select(time_of(table), [*found.items, '"count"'], before.name)
@@ -328,27 +336,45 @@ class _Groups:
         self._reasons[table.name, "count"] = "from the keys of the groups that are kept"
         return DerivedTable(table.name, (read,), rows, _added_up(table))
 
-    def _with_other_nulls(self, table: StateTable) -> StateTable | None:
+    def _with_other_nulls(self, held: HeldValues) -> StateTable | None:
         """The old multiset of the same values of the same rows, NULLs among them, where the new one has none; or the one
         without them, where there are none.
         """
-        inside = self._node.meanings.columns(self._node.node.inputs[0])
-        values = [(self._new.meaning(f), f.type) for f in table.sub_key]
-        forms = [m for m, _ in values if m is not None]
-        conditions = [form_over(c, inside) for c in self._node.conditions.get(table.name, ())]
-        absent = [form("not", form("is null", m)) for m in forms]
-        filters = [c for c in conditions if c not in absent]
-        if len(forms) != 1 or len(values) != 1 or len(filters) > 1 or self._keys.also:
+        if held.has_nulls and held.value not in self._never_null:
             return None
-        has_nulls = len(filters) == len(conditions)
-        if has_nulls and not self._never_null.issuperset(forms):
+        return self._old.table(held.named(nulls=not held.has_nulls))
+
+    def _with_nulls(self, table: StateTable, held: HeldValues) -> DerivedTable | None:
+        """The multiset with NULLs from the one without: they are the other rows of the group, where it counts all."""
+        before, acc = self._old.table(held.named(nulls=False)), self._keyed.table
+        count = self._keyed.count
+        if before is None or count is None or held.where is not None or table.layout == "time":
             return None
-        return self._old.table(
-            name_of_values(
-                [form("value", m, str(type_)) for m, type_ in values if m is not None],
-                forms if has_nulls else [],
-                filters[0] if filters else None,
-            )
+        name, value = quote_identifier(held.field.name), quote_identifier(before.sub_key[0].name)
+        there = self._keys.select([], [f"{value} AS {name}", '"count"'], before.name)
+        by = [quote_identifier(f.name) for f in acc.key]
+        # A group may be gone while values are owed to it: what is there of either counts.
+        all_less_values = "\nUNION ALL\n".join(
+            select([*by, f"CAST({number} AS BIGINT) AS {quote_identifier(_ROWS)}"], read)
+            for number, read in ((count, acc.name), ('-"count"', before.name))
+        )
+        nulls = f"sum({quote_identifier(_ROWS)})"
+        items = [
+            *self._keys.items,
+            f"CAST(NULL AS {held.field.type}) AS {name}",
+            f'CAST({nulls} AS BIGINT) AS "count"',
+        ]
+        groups = ", ".join(str(n) for n, _ in enumerate(self._keys.items, 1))
+        others = f"SELECT {', '.join(items)}\nFROM ({all_less_values}) AS t{self._keys.condition}"
+        others += f"\nGROUP BY {groups}" if groups else ""
+        others += f"\nHAVING {nulls} <> 0"
+        self._reasons[table.name, "count"] = "from the values that are kept, and how many rows there are"
+        rows = f"{there}\nUNION ALL BY NAME\n{others}"
+        return DerivedTable(
+            table.name,
+            (acc.name, before.name),
+            rows,
+            None if self._keys.adds_nothing else _added_up(table),
         )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlstream_operators.plan.arranged_spec import ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, JoinSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.over_spec import COPY, ROW, ROWS, SORT, OverSpec
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.arranged_spec import ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.plan.widening import widens
@@ -25,14 +25,15 @@ from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, filtered
 from sqlstream_planner.edits.verdict import Derivation, DerivedInput
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.logical import Arrangement, IntervalJoin, Join, Node, RegularJoin, column
+from sqlstream_planner.logical import Join, Node, column
+from sqlstream_planner.streaming import Arrangement, IntervalJoin, RegularJoin
 
 
 def derive_joined_rows(old: Stored, wanted: Wanted) -> Derived | None:
     """The rows of both sides of the join `wanted` from those of `old`, whose sides may stand the other way round; or those
     of an arrangement from a side or another arrangement, and of a join from two arrangements.
 
-    Of joins in time only pairs of an INNER join: whether a row of an outer one had a partner that has gone is not known.
+    Of interval joins only pairs of an INNER join: whether a row of an outer one had a partner that has gone is not known.
     """
     if isinstance(wanted.state.spec, ArrangeSpec):
         return _arrangement(old, wanted, wanted.state.spec)
@@ -103,7 +104,7 @@ def _made_of(now: KeptSide, wanted: Wanted) -> tuple[Node, Node, Sequence[exp.Ex
 
 
 def _kept_as_long(old: Stored, was: IntervalJoinSpec, new: Stored, now: IntervalJoinSpec) -> bool:
-    """Whether an INNER join in time has kept all rows that another needs: of the same times, and no shorter."""
+    """Whether an INNER interval join has kept all rows that another needs: of the same times, and no shorter."""
     before, after = was.bounds, now.bounds
     return (
         was.type == now.type == "inner"

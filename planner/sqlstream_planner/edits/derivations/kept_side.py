@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlstream_operators.plan.arranged_spec import ROWS, ArrangeSpec
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec, JoinSpec, gives_alone
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.join_spec import JoinSideSpec, JoinSpec, gives_alone
 from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_planner.edits.derivations.stored import Stored

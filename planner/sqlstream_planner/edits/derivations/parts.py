@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
-from sqlstream_operators.plan.spec import WindowAggregateSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier, spelled
 from sqlstream_operators.plan.widening import widens
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form
 

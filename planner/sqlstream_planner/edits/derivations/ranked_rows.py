@@ -1,6 +1,6 @@
 """Ranked rows (Top-N, deduplication) from other ranked rows of the same relation.
 
-Over rows that can go, all are kept: whatever is asked of their columns can be answered. Over rows that only come, the
+Over rows that can go, all are kept: whatever is asked of their columns can be answered. Over append-only rows, the
 best are kept: those are enough for fewer of them in the same order of the same partitions. Rows that are equal in the
 order are told apart by all columns that the query reads, so that leaving one out may bring another row to the front:
 the new order with its ties must be the beginning of the old one. RANK keeps all rows that are equal in its order.
@@ -8,9 +8,9 @@ the new order with its ties must be the beginning of the old one. RANK keeps all
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import DeduplicateSpec, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import TIME, StateField
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.edits.derivations.conditions import narrowing
 from sqlstream_planner.edits.derivations.kept_rows import items_of_rows
@@ -97,7 +97,7 @@ def _input(
 
 
 def _has_best(old: Stored, new: Stored) -> bool:
-    """Whether the rows that `old` keeps of rows that only come have all that `new` keeps among them."""
+    """Whether the rows that `old` keeps of append-only rows have all that `new` keeps among them."""
     was, now = old.attributes, new.attributes
     functions = _WIDER[str(now["function"])]
     if was["function"] not in functions or _last(new) > _last(old):

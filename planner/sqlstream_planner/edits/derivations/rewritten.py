@@ -11,10 +11,10 @@ from sqlstream_operators.plan.state_schema import StateField
 from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
 from sqlstream_planner.edits.derivations.truncated import follows, read_of_time, truncations
 from sqlstream_planner.edits.derivations.zeros import FLOATING, Zeros, zeros_of
-from sqlstream_planner.expressions.functions.as_written import as_written, without_marks
 from sqlstream_planner.identity.form import Form
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import Filter, Node, Project, Unnest, WindowFunction, column, sql
+from sqlstream_planner.sql.as_written import as_written, without_marks
 
 #: Types of which values that are equal are the same. 0.0 and -0.0 are not, nor a month and 30 days: a function may tell
 #: them apart, and a state has one of them for both.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.over_spec import OverOnCloseSpec
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import Kind, quote_identifier

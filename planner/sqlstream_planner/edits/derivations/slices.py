@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 
 #: So many slices of a period are looked at; of windows with more, nothing is said.
 _MOST = 100_000

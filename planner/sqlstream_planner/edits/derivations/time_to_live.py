@@ -6,7 +6,8 @@ live after the edit. A time to live that changes goes on with the times that are
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, FirstRowSpec
+from sqlstream_operators.plan.changelog_normalize_spec import ChangelogNormalizeSpec
+from sqlstream_operators.plan.first_row_spec import FirstRowSpec
 from sqlstream_operators.plan.state_schema import TIME, StateTable
 from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_us
 from sqlstream_operators.plan.types import quote_identifier
@@ -62,7 +63,7 @@ def times_of(
         return ()
     if old is not None and keys is not None and old.table(TOUCHED) is not None:
         return tuple(_kept(table, keys, column) for table, column in ((touched, AT), (expiry, TIME)))
-    ttl_us = getattr(new.spec, "ttl_us", None)
+    ttl_us = new.spec.ttl_us
     assert ttl_us is not None
     now = f"CAST({NOW_US} - {NOW_US} % {granularity_us(ttl_us)} AS BIGINT)"
     return tuple(_touched(table, first, column, now) for table, column in ((touched, AT), (expiry, TIME)))

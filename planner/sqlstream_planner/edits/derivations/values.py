@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.count import changed_count

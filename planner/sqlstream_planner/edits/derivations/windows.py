@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlstream_operators.plan.spec import WindowAggregateSpec, WindowSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.window_aggregate_spec import WindowAggregateSpec
+from sqlstream_operators.plan.window_spec import WindowSpec
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
 from sqlstream_planner.edits.derivations.parts import columns_from, merged, merged_accumulators, select

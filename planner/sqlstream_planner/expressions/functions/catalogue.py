@@ -15,7 +15,7 @@ from sqlstream_planner.expressions.functions.refused import (
     words_of,
 )
 from sqlstream_planner.expressions.oracle import Listed, Signature, current
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.text.name_lists import names_in
 
 
 class FunctionKind(StrEnum):

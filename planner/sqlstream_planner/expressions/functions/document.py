@@ -1,9 +1,9 @@
-"""docs/functions.md, written from the tables and from what the type oracle lists."""
+"""docs/functions.md and docs/functions/duckdb.md, written from the tables and from what the type oracle lists."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Iterable
+from itertools import groupby
 
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.refused import REFUSED
@@ -12,42 +12,71 @@ from sqlstream_planner.expressions.functions.translate.table import THEMES
 _HEAD = """\
 # Functions
 
-Scalar expressions and aggregates are DuckDB's: every name under "DuckDB's functions" can be called and means
-what DuckDB says. Names and forms of Flink and Spark are rewritten to them, in the tables that follow.
+After reading this page you can call functions by DuckDB's, Flink's and Spark's names, and know which of
+them is meant where they differ. [DuckDB's functions](functions/duckdb.md) lists those called as they are.
 
-Rules where systems differ:
+```sql
+SELECT id, SUBSTRING_INDEX(customer, 'd', 1) AS start, DATE_FORMAT(ordered_at, 'yyyy-MM-dd') AS day,
+       IF(amount > 5, 'large', 'small') AS size
+FROM orders;
+```
 
-- A call that DuckDB has and that means the same in Flink and Spark is left alone (UPPER, LPAD, ROUND …).
-- Where Flink and Spark agree and DuckDB differs for the same call, theirs is meant: CONCAT with a NULL is
-  NULL, LOG(x) is natural, DAYOFWEEK counts from Sunday = 1, REGEXP_REPLACE replaces every match.
-- Where Flink and Spark disagree with each other, DuckDB's meaning is kept: GREATEST and LEAST skip NULLs,
-  REGEXP_EXTRACT gives the whole match and '' if there is none, SUBSTRING counts from 1.
-- Operators, casts, EXTRACT and DATE_PART are DuckDB's: 7 / 2 is 3.5, CAST(2.5 AS INT) rounds (TRUNC(x) cuts), a DATE
-  plus an INTERVAL is a TIMESTAMP, in EXTRACT(DOW …) Sunday is 0, CAST(x AS CHAR(2)) does not cut.
-- a <=> b is Spark's IS NOT DISTINCT FROM, not a distance of lists.
-- Regular expressions are RE2's, without look-around and back-references.
-- All times are UTC unless the file says otherwise: SET 'table.local-time-zone' ([sql.md](sql.md#time-zones)).
-- What has no exact counterpart is refused with an error, never approximated.
+Scalar expressions and aggregates are DuckDB's. Names and forms of Flink and Spark are rewritten to them:
 
-An argument list such as `(string, index)` names the arguments of the DuckDB form beside it.
+| case | meaning | examples |
+|---|---|---|
+| DuckDB has the call and it means the same in Flink and Spark | it is left alone | UPPER, LPAD, ROUND |
+| Flink and Spark agree and DuckDB differs | theirs | CONCAT with a NULL is NULL, LOG(x) is natural, \
+DAYOFWEEK counts from Sunday = 1, REGEXP_REPLACE replaces every match |
+| Flink and Spark disagree with each other | DuckDB's | GREATEST and LEAST skip NULLs, REGEXP_EXTRACT gives \
+the whole match and '' if there is none, SUBSTRING counts from 1 |
+| operators, casts, EXTRACT, DATE_PART | DuckDB's | 7 / 2 is 3.5, CAST(2.5 AS INT) rounds (TRUNC(x) cuts), \
+a DATE plus an INTERVAL is a TIMESTAMP, in EXTRACT(DOW …) Sunday is 0, CAST(x AS CHAR(2)) does not cut |
+| a <=> b | Spark's IS NOT DISTINCT FROM, not a distance of lists | |
+| regular expressions | RE2's, without look-around and back-references | |
+| times | UTC unless the file sets `table.local-time-zone` ([time zones](sql/time.md#time-zones)) | |
+| no exact counterpart | refused with an error, never approximated | |
+
+An argument list such as `(string, index)` names the arguments of the DuckDB form beside it. Arguments are
+given by their order, without names. DuckDB takes `lpad(string => s, count => 5, character => '-')`; here a
+call may be Flink's or Spark's and become another one, so that a name has no one meaning. Only fields
+(`struct_pack(a := 1)`), options of UNNEST (`recursive := true`) and windows have names.
 """
 _OF_EPOCH = """
-## The clock, and random values
+## The clock and random values
 
-These give another value in each epoch, the same when it is replayed, and the same for a row that is taken back
-([sql.md](sql.md#now-random-and-their-like)).
+These have another value in each epoch, the same when it is replayed, and the same for a retracted row
+([the clock](sql/clock.md)).
 
-- The wall clock when the epoch that reads the row was planned, as TIMESTAMP WITH TIME ZONE: `NOW()`, `CURRENT_TIMESTAMP`,
-  `get_current_timestamp()`, `transaction_timestamp()`, `CURRENT_ROW_TIMESTAMP()`, `PROCTIME()`.
-- The same in the session's time zone: `LOCALTIMESTAMP` (TIMESTAMP), `CURRENT_DATE`, `today()` (DATE), `LOCALTIME`,
-  `CURRENT_TIME` (TIME; DuckDB's has a zone).
-- `UNIX_TIMESTAMP()` is the seconds since 1970, `AGE(ts)` the time from `ts` to midnight of CURRENT_DATE, `ago(interval)`
-  so long before NOW().
-- `RANDOM()`, `RAND()` and `RAND(seed)` are DOUBLEs from 0 to 1, others for each row and each call; calls with one seed give
-  the same. `RAND_INTEGER(n)`, `RAND_INTEGER(seed, n)`: whole numbers from 0 to n - 1.
-- `UUID()`, `gen_random_uuid()`, `uuidv4()`; `uuidv7()` begins with the clock.
+| call | value |
+|---|---|
+| `NOW()`, `CURRENT_TIMESTAMP`, `get_current_timestamp()`, `transaction_timestamp()`, \
+`CURRENT_ROW_TIMESTAMP()`, `PROCTIME()` | the wall clock when the epoch that reads the row was planned, as \
+TIMESTAMP WITH TIME ZONE |
+| `LOCALTIMESTAMP` (TIMESTAMP), `CURRENT_DATE`, `today()` (DATE), `LOCALTIME`, `CURRENT_TIME` (TIME; \
+DuckDB's has a zone) | the same in the session's time zone |
+| `UNIX_TIMESTAMP()` | the seconds since 1970 |
+| `AGE(ts)` | the time from `ts` to midnight of CURRENT_DATE |
+| `ago(interval)` | so long before NOW() |
+| `RANDOM()`, `RAND()`, `RAND(seed)` | DOUBLEs from 0 to 1, others for each row and each call; calls with \
+one seed give the same |
+| `RAND_INTEGER(n)`, `RAND_INTEGER(seed, n)` | whole numbers from 0 to n - 1 |
+| `UUID()`, `gen_random_uuid()`, `uuidv4()`, `uuidv7()` | UUIDs; `uuidv7()` begins with the clock |
 
 CURRENT_TIMESTAMP(3) and others with a precision cut off the other digits.
+"""
+_DUCKDB = """\
+# DuckDB's functions
+
+After reading this page you know which of DuckDB's functions can be called, and why the others are refused.
+They mean what DuckDB says; [functions](../functions.md) has the names of Flink and Spark.
+
+```sql
+SELECT customer, list_sort(ARRAY_AGG(amount)) AS amounts, max_by(region, amount) AS region
+FROM orders GROUP BY customer;
+```
+
+## Names
 """
 _VOLATILE = """
 ## Refused because a replay would give another answer
@@ -58,14 +87,17 @@ time from the data (an event-time column), and ids from a hash of the row.
 _REFUSED = """
 ## Refused for other reasons
 
-Every other scalar function of the installed DuckDB can be called, with every signature that it has: DuckDB is asked
-for the type of each call. What is of another type, such as UHUGEINT or GEOMETRY, can stand inside an expression, but no
-column can hold it.
+Every other scalar function of the installed DuckDB can be called, with every signature that it has: DuckDB is
+asked for the type of each call. What is of another type, such as UHUGEINT or GEOMETRY, can stand inside an
+expression, but no column can hold it.
+
+| why | names |
+|---|---|
 """
 
 
-def functions_page(aggregates: Collection[str]) -> str:
-    """The text of docs/functions.md; `aggregates` are the names of those that can be run."""
+def functions_page() -> str:
+    """The text of docs/functions.md."""
     lines = [_HEAD]
     for theme, translations in THEMES:
         lines += [f"## {theme}", "", "| Call | From | In DuckDB | Meaning |", "|---|---|---|---|"]
@@ -75,20 +107,33 @@ def functions_page(aggregates: Collection[str]) -> str:
             for parameter in translation.parameters:
                 if parameter.endswith("_"):
                     template = template.replace(parameter, parameter.rstrip("_"))
-            cells = (f"`{call}`", translation.system, f"`{template}`", translation.meaning)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+            lines.append(_row(f"`{call}`", translation.system, f"`{template}`", translation.meaning))
         lines.append("")
-    lines += [_OF_EPOCH.lstrip("\n")]
-    lines += [_VOLATILE.lstrip("\n"), _wrapped(catalogue.volatile_names()), ""]
-    lines += [_REFUSED.lstrip("\n")]
+    return "\n".join([*lines, _OF_EPOCH.lstrip("\n")])
+
+
+def duckdb_page(aggregates: Collection[str]) -> str:
+    """The text of docs/functions/duckdb.md; `aggregates` are the names of those that can be run."""
+    called = [name for name in catalogue.names() if name in aggregates or not catalogue.is_aggregate(name)]
+    lines = [
+        _DUCKDB,
+        *_by_letter(called),
+        *_VOLATILE.splitlines(),
+        "",
+        *_by_letter(catalogue.volatile_names()),
+    ]
+    lines += _REFUSED.splitlines()
     for refused in REFUSED:
         named = [*sorted(refused.names), *(f"{prefix}…" for prefix in refused.prefixes)]
-        lines += [_wrapped((f"- {refused.reason}: {named[0]}", *named[1:]))]
-    lines.append("")
-    called = [name for name in catalogue.names() if name in aggregates or not catalogue.is_aggregate(name)]
-    lines += ["## DuckDB's functions", "", _wrapped(called), ""]
-    return "\n".join(lines)
+        lines.append(_row(refused.reason, ", ".join(named)))
+    return "\n".join([*lines, ""])
 
 
-def _wrapped(names: Iterable[str]) -> str:
-    return textwrap.fill(", ".join(names), 110, break_long_words=False)
+def _by_letter(names: Iterable[str]) -> list[str]:
+    """A table of names, one row per first letter."""
+    rows = [_row(letter, ", ".join(group)) for letter, group in groupby(sorted(names), key=lambda n: n[0])]
+    return ["| | names |", "|---|---|", *rows]
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

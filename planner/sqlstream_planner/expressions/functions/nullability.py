@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.expressions.casts import TypedExpr
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.text.name_lists import names_in
 
 # With no NULL among the arguments these never give NULL.
 _NEVER_NULL = frozenset(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.calls import WrittenCall
+from sqlstream_planner.sql.written_calls import WrittenCall
 
 #: What CURRENT_DATE and others are of the wall clock of the session, `{local}`, and of the instant, `{clock}`.
 _OF_CLOCK: Mapping[str, str] = {

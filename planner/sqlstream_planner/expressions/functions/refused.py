@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sqlstream_planner.expressions.oracle import Listed
-from sqlstream_planner.name_lists import names_in
+from sqlstream_planner.text.name_lists import names_in
 
 
 @dataclass(frozen=True, slots=True)

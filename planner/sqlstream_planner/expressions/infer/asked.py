@@ -10,10 +10,10 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.expressions.casts import TypedExpr, stand_in
-from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.expressions.infer.inference import Inference
 from sqlstream_planner.expressions.oracle import Question, Refused, Rows, column, current
+from sqlstream_planner.sql.as_written import without_marks
 from sqlstream_planner.sql.dialect import own_sql
 
 #: A constant of more nodes is an argument of its type; nothing that DuckDB must know before a row is so long.

@@ -8,10 +8,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import UNKNOWN
 from sqlstream_planner.aggregates import registry as aggregates
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.expressions.functions.nullability import COUNTS
 from sqlstream_planner.expressions.functions.suggestions import sql_text
@@ -21,7 +19,9 @@ from sqlstream_planner.expressions.infer.lists import lambda_call
 from sqlstream_planner.expressions.infer.nested import STRUCT_CALLS, struct_call
 from sqlstream_planner.expressions.infer.operators import operator
 from sqlstream_planner.expressions.infer.resolution import resolved, unknown_function
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
 
 
 def call_type(inference: Inference, node: exp.Expr, call: WrittenCall) -> TypedExpr:
@@ -30,7 +30,7 @@ def call_type(inference: Inference, node: exp.Expr, call: WrittenCall) -> TypedE
     if not catalogue.is_aggregate(name):
         _check_plain(node, call)
     else:
-        _check_unnamed(call)
+        _check_unnamed(node, call)
     if name in ("if", "iff") and len(call.arguments) == 3:
         inference.condition(call.arguments[0], "IF")
         return one_of(node, [inference.type_of(a) for a in call.arguments[1:]], False, "IF")
@@ -61,17 +61,24 @@ def _check_plain(node: exp.Expr, call: WrittenCall) -> None:
                 node, problems.WRONG_ARGUMENTS, f"`{call.name}` is no aggregate function and takes no {what}"
             )
     if call.name not in STRUCT_CALLS:
-        _check_unnamed(call)
+        _check_unnamed(node, call)
 
 
-def _check_unnamed(call: WrittenCall) -> None:
+def _check_unnamed(node: exp.Expr, call: WrittenCall) -> None:
+    if call.name == "union_value":
+        raise TypeProblem(
+            node,
+            problems.UNTRANSLATABLE,
+            "UNION: a column has one type",
+            help="write a struct with a field for each: {'number': x, 'text': NULL}",
+        )
     for argument in call.arguments:
         if isinstance(argument, exp.PropertyEQ | exp.Kwarg | exp.Alias):
             raise TypeProblem(
                 argument,
                 problems.WRONG_ARGUMENTS,
-                f"the arguments of `{call.name}` have no names",
-                help="write their values one after the other",
+                f"the arguments of `{call.name}` are given by their order, without names",
+                help=f"write {call.name}(…, …) with the values one after the other",
             )
 
 

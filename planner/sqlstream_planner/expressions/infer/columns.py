@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import JSON, UNKNOWN, Kind
 from sqlstream_planner.diagnostics import suggestion
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
 
 
 def _column(inference: Inference, node: exp.Expr) -> TypedExpr:

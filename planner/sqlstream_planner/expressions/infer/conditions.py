@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BOOLEAN, ROWS, Kind
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast, common_type, fails
 from sqlstream_planner.expressions.functions.suggestions import sql_text
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import joined
 from sqlstream_planner.expressions.plain_values import instead_of
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
 
 
 def _comparison(inference: Inference, node: exp.Expr) -> TypedExpr:

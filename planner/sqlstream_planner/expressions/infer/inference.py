@@ -10,10 +10,10 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BOOLEAN, UNKNOWN, Kind, SqlType
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast, fails
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
 
 Scope: TypeAlias = Mapping[str, tuple[SqlType, bool]]
 OnError: TypeAlias = Callable[[TypeProblem], None]

@@ -14,12 +14,12 @@ from sqlstream_operators.plan.types import (
     map_of,
     struct,
 )
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.infer.columns import field_type
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import joined, known_function, resolved
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
 
 STRUCT_CALLS = frozenset({"struct_pack", "struct_insert", "struct_update"})
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import VARCHAR, Kind, tuple_of
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast, literal_type
-from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.functions.nullability import INFINITE_TIMES
 from sqlstream_planner.expressions.functions.suggestions import cast_help
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import known_function, resolved
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.datatypes import sql_type_of
+from sqlstream_planner.sql.problems import TypeProblem
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",

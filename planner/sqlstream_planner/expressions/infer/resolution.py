@@ -8,11 +8,9 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import counted, did_you_mean
-from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, common_type, fails
 from sqlstream_planner.expressions.constants import TRIED
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.catalogue import Function
 from sqlstream_planner.expressions.functions.nullability import nullable
 from sqlstream_planner.expressions.functions.refused import why_refused
@@ -22,7 +20,9 @@ from sqlstream_planner.expressions.infer.asked import asked
 from sqlstream_planner.expressions.infer.inference import Inference
 from sqlstream_planner.expressions.oracle import Refused
 from sqlstream_planner.expressions.plain_values import instead_of
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
+from sqlstream_planner.sql.written_calls import written_call
 
 _SHOWN_SIGNATURES = 8
 #: What DuckDB says of a call, and what to do about it; the first that is found in its words.

@@ -29,10 +29,6 @@ class CanonicalMeanings(Meanings):
         """What an expression over a node's columns computes."""
         return self._canonical(self._meanings.expression(expression, node))
 
-    def key(self, column: str, operator: Node) -> Form:
-        """What a column means as a key of an operator's state."""
-        return self._canonical(self._meanings.key(column, operator))
-
     def call(self, call: AggregateCall, node: Node) -> Form:
         """What an aggregate call computes."""
         return self._canonical(self._meanings.call(call, node))

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.as_written import SIDE_BY_SIDE
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.functions.translate.rewrite import is_translated
 from sqlstream_planner.identity.expression.nested import struct_form
 from sqlstream_planner.identity.expression.reader import Handler, Reader
 from sqlstream_planner.identity.expression.synonyms import SYNONYMS
 from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.sql.as_written import SIDE_BY_SIDE
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
 
 _LIMITS = (exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
 

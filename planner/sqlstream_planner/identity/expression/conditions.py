@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.as_written import as_written
 from sqlstream_planner.identity.expression.logic import compare, junction, negation
 from sqlstream_planner.identity.expression.reader import Handler, Reader, has_only
 from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.sql.as_written import as_written
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
-from sqlstream_planner.expressions.datatypes import exact_type, sql_type_of
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.identity.expression.reader import Handler, Reader, has_only
 from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.sql.datatypes import exact_type, sql_type_of
+from sqlstream_planner.sql.problems import TypeProblem
 
 #: Operators of two operands; none of them may be exchanged.
 _BINARY: Mapping[type[exp.Expr], str] = {

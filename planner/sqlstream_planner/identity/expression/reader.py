@@ -9,11 +9,11 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType
-from sqlstream_planner.expressions.functions.as_written import as_written
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.identity.form import Form, form
+from sqlstream_planner.sql.as_written import as_written
+from sqlstream_planner.sql.problems import TypeProblem
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
 
 #: Gives the form of a node, or None if it knows none for it.
 Handler: TypeAlias = "Callable[[Reader, exp.Expr], Form | None]"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_planner.expressions.functions.as_written import as_written, without_marks
 from sqlstream_planner.identity.expression.calls import as_written_form
 from sqlstream_planner.identity.expression.names import column_form
 from sqlstream_planner.identity.expression.reader import Reader
 from sqlstream_planner.identity.form import Form, form
+from sqlstream_planner.sql.as_written import as_written, without_marks
 from sqlstream_planner.sql.dialect import SqlStream
 from sqlstream_planner.sql.dialect.names import is_value
 

@@ -11,22 +11,14 @@ from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import JoinStep, OperatorStep
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.logical import (
-    Arrangement,
-    JoinKind,
-    Node,
-    Project,
-    RegularJoin,
-    column,
-    sql,
-    substitute,
-)
+from sqlstream_planner.logical import JoinKind, Node, Project, column, sql, substitute
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import result_of
 from sqlstream_planner.physical.operators.arrangement import answer_rows, side_of
 from sqlstream_planner.physical.operators.explained import one_line
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.streaming import Arrangement, RegularJoin
 
 
 def plan_arranged_join(planner: Planner, node: RegularJoin) -> Block:
@@ -125,6 +117,11 @@ def _shows_all(side: _Side, given: tuple[str, ...]) -> bool:
     """Whether two rows of an arrangement that differ are still different in what the join gives."""
     shown = {stored for _, name, stored in side.columns if name in given}
     return shown >= {f.id for f in side.arrangement.fields}
+
+
+def arranged_join_title(spec: ArrangedJoinSpec) -> str:
+    """The join in some words."""
+    return f"{spec.type} join of {len(spec.sides)} arrangements"
 
 
 def explain_arranged_join(step: JoinStep) -> list[str]:

@@ -13,13 +13,15 @@ from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form
 from sqlstream_planner.identity.state import StateIdentity
-from sqlstream_planner.logical import Arrangement, Node, sql
+from sqlstream_planner.logical import Node, StreamingOperator, sql
 from sqlstream_planner.physical.block import Block, stateless
 from sqlstream_planner.physical.by_stage import each, result_of
 from sqlstream_planner.physical.join_sides import Side
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Draft, Shipment
 from sqlstream_planner.physical.state_node import StateNode, clause_of
+from sqlstream_planner.streaming import Arrangement
 
 
 def plan_arrangement(planner: Planner, node: Node) -> Block:
@@ -79,7 +81,10 @@ def answer_rows(planner: Planner, node: Arrangement, state: StateSchema) -> Answ
         blocks = stateless(one, [blocks])
     [block] = blocks
     key = state.tables[0].key
-    if [f.fingerprint for f in key] != [planner.meanings.key(name, below).digest for name in node.answered]:
+    kept_by = below.answer_keys(planner.changes) if isinstance(below, StreamingOperator) else None
+    kept = [kept_by[name] for name in node.answered] if kept_by is not None else []
+    [source] = below.inputs
+    if [f.fingerprint for f in key] != [planner.meanings.expression(e, source).digest for e in kept]:
         raise InternalError(f"{node.keys} are not the keys of {state.state_id} in its order")
     side = side_of(planner, node)
     # What is a key is given as a column too.
@@ -118,3 +123,8 @@ def explain_arrangement(name: str, spec: ArrangeSpec) -> list[str]:
     if spec.whole:
         lines.append("    rows without a key are kept too")
     return lines
+
+
+OPERATOR = PlannedOperator(
+    Arrangement, plan_arrangement, {ArrangeSpec: Explained(explain_arrangement, grows)}
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec
+from sqlstream_operators.plan.changelog_normalize_spec import ChangelogNormalizeSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
-from sqlstream_planner.logical import ChangelogNormalize, Node, column
+from sqlstream_planner.logical import Node, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.over_rows import (
     RowsInput,
@@ -15,8 +15,10 @@ from sqlstream_planner.physical.operators.over_rows import (
     run_over_rows,
     stored_fields,
 )
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.state_node import StateNode
+from sqlstream_planner.streaming import ChangelogNormalize
 
 
 def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
@@ -35,7 +37,7 @@ def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
         (StoredTable("row", "key", key, value=value),),
     )
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = identity.schema("changelog_normalize", f"the row of each {names}")
+    state = identity.schema(ChangelogNormalizeSpec.kind, f"the row of each {names}")
     columns = columns_of_rows(fields)
     spec = planner.states.keep(
         ChangelogNormalizeSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
@@ -56,3 +58,10 @@ def explain_changelog_normalize(name: str, spec: ChangelogNormalizeSpec) -> list
         f"  {name} = last change of each key, state {spec.state.state_id}",
         f"    keys {', '.join(spec.keys)}",
     ]
+
+
+OPERATOR = PlannedOperator(
+    ChangelogNormalize,
+    plan_changelog_normalize,
+    {ChangelogNormalizeSpec: Explained(explain_changelog_normalize, grows)},
+)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
@@ -21,15 +21,17 @@ from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import AggregateCall, GroupAggregate, column, sql
+from sqlstream_planner.logical import AggregateCall, column, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import each
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
+from sqlstream_planner.physical.operators.planned_operator import Explained, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import StateNode, clause_of
 from sqlstream_planner.physical.weights import weight_of
+from sqlstream_planner.streaming import GroupAggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class DistinctDraft:
     ) -> DistinctPlan:
         """The operator that counts the values in each group of `rows`."""
         value_fields = [Stored(s.name, s.type, form("distinct value", s.meaning)) for s, _ in self.values]
-        # Over rows that only come a flag is 0 or 1.
+        # Over append-only rows a flag is 0 or 1.
         flag_fields = [
             Stored(n, BIGINT if retracting else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags
         ]
@@ -139,7 +141,7 @@ class DistinctDraft:
         positions = ", ".join(str(i + 1) for i in range(len(key_schema)))
         grouped = f"GROUP BY {positions}" if key_schema else "HAVING count(*) > 0"
         spec = DistinctValuesSpec(
-            state=identity.schema("distinct_values", described),
+            state=identity.schema(DistinctValuesSpec.kind, described),
             keys=key_schema,
             values=values,
             flags=flags,
@@ -256,3 +258,6 @@ def explain_distinct_values(name: str, spec: DistinctValuesSpec) -> list[str]:
         f"    values {columns_text(spec.values)} with {', '.join(spec.flags)}",
         one_line("for each change", spec.emit),
     ]
+
+
+EXPLAINED = Explained(explain_distinct_values, grows)

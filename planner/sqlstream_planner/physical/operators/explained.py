@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.schema import Schema
+from sqlstream_operators.plan.top_n_spec import Ordering
 
 
 def one_line(what: str, text: str) -> str:

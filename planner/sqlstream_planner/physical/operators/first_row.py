@@ -1,11 +1,11 @@
-"""FirstRow: the first row that comes of each key, of rows that only come."""
+"""FirstRow: the first row that comes of each key, of append-only rows."""
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import FirstRowSpec
+from sqlstream_operators.plan.first_row_spec import FirstRowSpec
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
-from sqlstream_planner.logical import FirstRow, Node, column
+from sqlstream_planner.logical import Node, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.over_rows import (
     RowsInput,
@@ -13,8 +13,10 @@ from sqlstream_planner.physical.operators.over_rows import (
     run_over_rows,
     stored_fields,
 )
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.state_node import StateNode
+from sqlstream_planner.streaming import FirstRow
 
 
 def plan_first_row(planner: Planner, node: Node) -> Block:
@@ -32,7 +34,7 @@ def plan_first_row(planner: Planner, node: Node) -> Block:
         (StoredTable("row", "key", key),),
     )
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = identity.schema("first_row", f"each {names} that came")
+    state = identity.schema(FirstRowSpec.kind, f"each {names} that came")
     columns = columns_of_rows(fields)
     spec = planner.states.keep(
         FirstRowSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
@@ -53,3 +55,6 @@ def explain_first_row(name: str, spec: FirstRowSpec) -> list[str]:
         f"  {name} = first row that comes of each key, state {spec.state.state_id}",
         f"    keys {', '.join(spec.keys)}",
     ]
+
+
+OPERATOR = PlannedOperator(FirstRow, plan_first_row, {FirstRowSpec: Explained(explain_first_row, grows)})

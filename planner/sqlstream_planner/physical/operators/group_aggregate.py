@@ -8,7 +8,8 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSpec
+from sqlstream_operators.plan.distinct_values_spec import DistinctValuesSpec
+from sqlstream_operators.plan.group_aggregate_spec import ExpirySpec, GroupAggregateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import SLICE_COLUMN, FragmentStep
 from sqlstream_operators.plan.state_schema import Layout
@@ -20,22 +21,14 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data
 from sqlstream_planner.identity.relation import Columns, Meanings, form_over
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
-from sqlstream_planner.logical import (
-    AggregateCall,
-    Field,
-    GroupAggregate,
-    Node,
-    Project,
-    column,
-    columns_of,
-    sql,
-)
+from sqlstream_planner.logical import AggregateCall, Field, Node, Project, column, columns_of, sql
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.physical.by_stage import by_stage, each, reads_of, result_of
 from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.multisets import MultisetPlan, plan_multisets
+from sqlstream_planner.physical.operators.distinct_values import EXPLAINED as DISTINCT_VALUES
 from sqlstream_planner.physical.operators.distinct_values import (
     DistinctPlan,
     counts_distinct,
@@ -43,11 +36,13 @@ from sqlstream_planner.physical.operators.distinct_values import (
     plan_distinct_values,
 )
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, closes, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode, clause_of
 from sqlstream_planner.physical.time_keys import text_of, time_of
 from sqlstream_planner.physical.weights import weight_of
+from sqlstream_planner.streaming import GroupAggregate
 
 #: Columns of the operators' own, which no column of the state may be called.
 _RESERVED = ("count", "time", "found", "merged", "changed", WEIGHT_COLUMN)
@@ -123,7 +118,7 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
     plan = plan_group(planner.meanings, over, retracting=planner.changes(node.input))
     spec = planner.states.keep(plan.spec, node.ttl_us, planner.ttls(node))
     planner.state_nodes[spec.state.state_id] = plan.state_node(planner.meanings)
-    name = planner.stages.name("group_aggregate")
+    name = planner.stages.name(GroupAggregateSpec.kind)
     blocks = planner.blocks(over.input, timeless=expiry is not None and expiry.time.direct)
     if expiry is None and (plan.distinct or plan.multisets):
         blocks = _computed(planner, name, blocks, _columns_read(over))
@@ -270,7 +265,7 @@ def plan_group(meanings: Meanings, node: GroupAggregate, *, retracting: bool) ->
         _attributes(node, grouping, inside, retracting=retracting),
         (StoredTable("acc", layout, key, value=tuple(fields)), *(c.table(layout, key) for c in multisets)),
     )
-    state = identity.schema("group_aggregate", _describe(node))
+    state = identity.schema(GroupAggregateSpec.kind, _describe(node))
     acc = state.tables[0]
     accumulators = tuple(Column(f.name, f.type) for f in acc.value)
     keys = tuple(Column(f.name, f.type) for f in acc.key)
@@ -387,3 +382,17 @@ def explain_group_aggregate(name: str, spec: GroupAggregateSpec) -> list[str]:
         late = f", {duration(spec.expiry.lateness_us)} late" if spec.expiry.lateness_us else ""
         lines.append(f"    groups go when the watermark passes {spec.expiry.column}{late}")
     return [*lines, one_line("for each group that changed", spec.emit)]
+
+
+def _bounds(spec: GroupAggregateSpec) -> str:
+    return grows(spec) if spec.expiry is None else closes(spec)
+
+
+OPERATOR = PlannedOperator(
+    GroupAggregate,
+    plan_group_aggregate,
+    {
+        GroupAggregateSpec: Explained(explain_group_aggregate, _bounds),
+        DistinctValuesSpec: DISTINCT_VALUES,
+    },
+)

@@ -10,7 +10,7 @@ from sqlstream_operators.plan.schema import Column
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
-from sqlstream_planner.logical import Field, IntervalJoin, Node, Waits, sql
+from sqlstream_planner.logical import Field, Node, Waits, sql
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.logical.time_bounds import delay_of, follows
 from sqlstream_planner.physical.best_of_window import BestOfWindow
@@ -26,9 +26,11 @@ from sqlstream_planner.physical.join_sides import (
 )
 from sqlstream_planner.physical.late_rows import INSTANT, LateRows
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import StateNode, clause_of
+from sqlstream_planner.streaming import IntervalJoin
 
 #: What stands for the time of a row without one that is never late.
 _NEVER_LATE = 1 << 61
@@ -57,7 +59,7 @@ def plan_interval_join(planner: Planner, node: Node) -> Block:
         for number, side in enumerate(timed)
     ]
     identity = _identity(planner, node, sides, bounds, bests)
-    state = planner.states.add(identity.schema("interval_join", described(node)), planner.ttls(node))
+    state = planner.states.add(identity.schema(IntervalJoinSpec.kind, described(node)), planner.ttls(node))
     spec = IntervalJoinSpec(
         state,
         node.kind.lower(),
@@ -156,7 +158,7 @@ def _identity(
 def explain_interval_join(name: str, spec: IntervalJoinSpec) -> list[str]:
     """The lines of the operator's step."""
     bounds = spec.bounds
-    lines = [f"  {name} = {spec.type} join in time, state {spec.state.state_id}"]
+    lines = [f"  {name} = {spec.type} interval join, state {spec.state.state_id}"]
     for key, left, right in zip(spec.keys, spec.left.keys, spec.right.keys, strict=True):
         lines.append(f"    {key.name}: left's {left or 'expression'} = right's {right or 'expression'}")
     if not spec.keys:
@@ -178,3 +180,12 @@ def explain_interval_join(name: str, spec: IntervalJoinSpec) -> list[str]:
         by = f" {sign} {duration(abs(wait_us))}" if wait_us else ""
         lines.append(f"    rows of the {side} are dropped when {watermark} reaches {time}{by}")
     return lines
+
+
+def _bounds(spec: IntervalJoinSpec) -> str:
+    return "bounded: rows go when the watermark says that no partner of them can come"
+
+
+OPERATOR = PlannedOperator(
+    IntervalJoin, plan_interval_join, {IntervalJoinSpec: Explained(explain_interval_join, _bounds)}
+)

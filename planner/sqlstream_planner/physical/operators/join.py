@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.plan.changelog_spec import JoinSpec
+from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import FragmentStep, OperatorStep
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form
 from sqlstream_planner.identity.state import StateIdentity
-from sqlstream_planner.logical import Node, RegularJoin, is_arranged, sql
+from sqlstream_planner.logical import Node, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import each, reads_of, result_of
 from sqlstream_planner.physical.join_sides import (
@@ -23,9 +23,11 @@ from sqlstream_planner.physical.join_sides import (
 )
 from sqlstream_planner.physical.operators.arranged_join import plan_arranged_join
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import StateNode, clause_of
+from sqlstream_planner.streaming import RegularJoin, is_arranged
 
 
 def plan_join(planner: Planner, node: Node) -> Block:
@@ -43,7 +45,7 @@ def plan_join(planner: Planner, node: Node) -> Block:
     )
     spec = planner.states.keep(
         JoinSpec(
-            identity.schema("join", described(node)),
+            identity.schema(JoinSpec.kind, described(node)),
             node.kind.lower(),
             keys,
             sides[0].spec,
@@ -114,3 +116,6 @@ def explain_join(name: str, spec: JoinSpec) -> list[str]:
     if spec.condition is not None:
         lines.append(f"    where {spec.condition}")
     return lines
+
+
+OPERATOR = PlannedOperator(RegularJoin, plan_join, {JoinSpec: Explained(explain_join, grows)})

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.over_spec import (
     COPY,
     ROW,
     ROWS,
     SORT,
+    OverOnCloseSpec,
     OverSpec,
 )
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form
 from sqlstream_planner.identity.relation import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import Fields, Node, Over, column
+from sqlstream_planner.logical import Fields, Node, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.explained import order_text
+from sqlstream_planner.physical.operators.over_on_close import EXPLAINED as ON_CLOSE
 from sqlstream_planner.physical.operators.over_on_close import plan_over_on_close
 from sqlstream_planner.physical.operators.over_rows import (
     RowsInput,
@@ -28,9 +30,11 @@ from sqlstream_planner.physical.operators.over_rows import (
     run_over_rows,
     stored_fields,
 )
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, grows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.state_node import StateNode, clause_of
-from sqlstream_planner.window_calls import planned_call
+from sqlstream_planner.streaming import Over
+from sqlstream_planner.windows.over_calls import planned_call
 
 
 def plan_over(planner: Planner, node: Node) -> Block:
@@ -80,7 +84,7 @@ class _Rows:
         functions = ", ".join(call.name for call in node.calls)
         described = f"rows of {functions} OVER{f' by {shown}' if shown else ''}"
         return OverSpec(
-            self._identity().schema("over", described),
+            self._identity().schema(OverSpec.kind, described),
             columns,
             tuple(f.id for f in self._partition),
             tuple(Ordering(t.column, t.descending, t.nulls_first) for t in node.order),
@@ -130,3 +134,8 @@ def explain_over(name: str, spec: OverSpec) -> list[str]:
         f"    order {order_text(spec.order) or 'none'}",
         *(f"    {call.column.name} = {call.sql}" for call in spec.calls),
     ]
+
+
+OPERATOR = PlannedOperator(
+    Over, plan_over, {OverSpec: Explained(explain_over, grows), OverOnCloseSpec: ON_CLOSE}
+)

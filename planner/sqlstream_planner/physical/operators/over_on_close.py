@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.plan.changelog_spec import Ordering
 from sqlstream_operators.plan.over_spec import (
     COPY,
     COUNT,
@@ -19,24 +18,27 @@ from sqlstream_operators.plan.over_spec import (
     OverOnCloseSpec,
 )
 from sqlstream_operators.plan.schema import SLICE_COLUMN, Column
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT, BLOB
-from sqlstream_planner import window_sql
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.identity.form import Data, Form, form
 from sqlstream_planner.identity.relation import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import EventTime, Field, Fields, Over, column, sql
+from sqlstream_planner.logical import EventTime, Field, Fields, column, sql
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.operators.explained import order_text
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows, stored_fields
+from sqlstream_planner.physical.operators.planned_operator import CLOSES, Explained
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import StateNode, clause_of
-from sqlstream_planner.window_calls import planned_call
-from sqlstream_planner.window_totals import carried_call, kept_of
+from sqlstream_planner.streaming import Over
+from sqlstream_planner.windows import window_time as window_sql
+from sqlstream_planner.windows.over_calls import planned_call
+from sqlstream_planner.windows.over_totals import carried_call, kept_of
 
 
 def plan_over_on_close(planner: Planner, node: Over, time: EventTime) -> Block:
@@ -92,7 +94,7 @@ class _Rows:
         shown = ", ".join(f.name for f in self._partition)
         described = f"rows of {functions} OVER{f' by {shown}' if shown else ''}"
         spec = OverOnCloseSpec(
-            self._identity(Kept(), ()).schema("over_on_close", described),
+            self._identity(Kept(), ()).schema(OverOnCloseSpec.kind, described),
             columns,
             tuple(f.id for f in self._partition),
             tuple(Ordering(t.column, t.descending, t.nulls_first) for t in node.order),
@@ -110,7 +112,7 @@ class _Rows:
             for n, part in enumerate(c.parts)
             if part.merge is not None
         )
-        return replace(spec, state=self._identity(kept, parts).schema("over_on_close", described))
+        return replace(spec, state=self._identity(kept, parts).schema(OverOnCloseSpec.kind, described))
 
     def sql(self, block: Block) -> str:
         """The rows of a block, with when the time of each is over."""
@@ -187,3 +189,12 @@ def explain_over_on_close(name: str, spec: OverOnCloseSpec) -> list[str]:
             for call in spec.carried
         ),
     ]
+
+
+def _bounds(spec: OverOnCloseSpec) -> str:
+    if all(table.layout == "time" for table in spec.state.tables):
+        return CLOSES
+    return "rows that wait go when the watermark has passed them; the operator says what it keeps behind that"
+
+
+EXPLAINED = Explained(explain_over_on_close, _bounds)

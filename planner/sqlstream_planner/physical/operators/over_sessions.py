@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.types import BIGINT
-from sqlstream_planner.logical import SessionAggregate, SessionWindows
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.late_sessions import LateSessionRows, rows_of_session, table_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
+from sqlstream_planner.streaming import SessionAggregate, SessionWindows
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,16 @@ from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import AggregateCall, Field, Node, SessionAggregate, column, columns_of
+from sqlstream_planner.logical import AggregateCall, Field, Node, column, columns_of
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import Kept, Names, keep
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows, stored_fields
 from sqlstream_planner.physical.operators.over_sessions import SessionInput
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, closes
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode, clause_of
+from sqlstream_planner.streaming import SessionAggregate
 
 
 def plan_session_aggregate(planner: Planner, node: Node) -> Block:
@@ -30,7 +32,7 @@ def plan_session_aggregate(planner: Planner, node: Node) -> Block:
     rows = AggregateCall(Field("count", "count", BIGINT), COUNT.name, (), ())
     taken = {f.id.lower() for f in node.input.fields} | {"window_start", "window_end"}
     kept, finals = keep(node.calls or [rows], _decomposed, inside, Names(taken))
-    state = _identity(planner, node, kept).schema("session_aggregate", _describe(node))
+    state = _identity(planner, node, kept).schema(SessionAggregateSpec.kind, _describe(node))
     by_name = {k.name: k for k in kept}
     ordered = [by_name[f.name] for f in state.tables[0].value if f.name in by_name]
     read = set(node.partition).union(*(columns_of(e) for e in node.expressions()))
@@ -122,3 +124,10 @@ def explain_session_aggregate(name: str, spec: SessionAggregateSpec) -> list[str
         lines.append(f"    {accumulator.name} {accumulator.type} = {merge}")
     when = "when a session changes" if spec.changes else "when a session closes"
     return [*lines, f"    {when}: {spec.emit}"]
+
+
+OPERATOR = PlannedOperator(
+    SessionAggregate,
+    plan_session_aggregate,
+    {SessionAggregateSpec: Explained(explain_session_aggregate, closes)},
+)

@@ -15,13 +15,15 @@ from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form, sort_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import Node, SessionFunction, SessionWindows, column
+from sqlstream_planner.logical import Node, SessionFunction, column
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows, stored_fields
 from sqlstream_planner.physical.operators.over_sessions import SessionInput
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, closes
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.state_node import StateNode
+from sqlstream_planner.streaming import SessionWindows
 
 
 def plan_session_windows(planner: Planner, node: Node) -> Block:
@@ -33,7 +35,7 @@ def plan_session_windows(planner: Planner, node: Node) -> Block:
     given = SessionInput.of(planner, name, node, columns)
     shown = ", ".join(f.name for f in node.input.fields if f.id in node.partition) or "no column"
     identity = _identity(planner, node, node.meaning)
-    state = identity.schema("session_windows", f"rows of open sessions by {shown}")
+    state = identity.schema(SessionWindowsSpec.kind, f"rows of open sessions by {shown}")
     spec = SessionWindowsSpec(
         state=planner.states.add(state, planner.ttls(node)),
         columns=columns,
@@ -102,3 +104,8 @@ def explain_session_windows(name: str, spec: SessionWindowsSpec) -> list[str]:
     else:
         lines.append("    rows are kept until their session closes")
     return lines
+
+
+OPERATOR = PlannedOperator(
+    SessionWindows, plan_session_windows, {SessionWindowsSpec: Explained(explain_session_windows, closes)}
+)

@@ -6,23 +6,25 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import OperatorStep
+from sqlstream_operators.plan.suppress_until_close_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import form
 from sqlstream_planner.identity.relation import key_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import Node, SuppressUntilClose
+from sqlstream_planner.logical import Node
 from sqlstream_planner.physical.block import Block, hidden
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, closes
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.streaming import SuppressUntilClose
 
 
 def plan_suppress_until_close(planner: Planner, node: Node) -> Block:
     """A step in the stage of the groups, by whose keys its state is."""
     if not isinstance(node, SuppressUntilClose):
-        raise InternalError(f"a {type(node).__name__} is no window gate")
+        raise InternalError(f"a {type(node).__name__} is not held back until windows close")
     groups = planner.result(node.input)
     spec = _spec(planner, node, groups)
     spec = replace(spec, state=planner.states.add(spec.state, planner.ttls(node)))
@@ -66,7 +68,7 @@ def _spec(planner: Planner, node: SuppressUntilClose, groups: Block) -> Suppress
         },
         (StoredTable("held", "time", tuple(keys.values()), value=value),),
     )
-    state = identity.schema("suppress_until_close", "groups of windows that are open")
+    state = identity.schema(SuppressUntilCloseSpec.kind, "groups of windows that are open")
     columns = tuple(Column(names[f.id], f.type, f.nullable) for f in node.fields)
     return SuppressUntilCloseSpec(
         state=state,
@@ -95,3 +97,10 @@ def explain_suppress_until_close(name: str, spec: SuppressUntilCloseSpec) -> lis
         f"  {name} = held until the window closes, corrections pass, state {spec.state.state_id}",
         f"    keys {', '.join(spec.keys)}, window end {spec.end}",
     ]
+
+
+OPERATOR = PlannedOperator(
+    SuppressUntilClose,
+    plan_suppress_until_close,
+    {SuppressUntilCloseSpec: Explained(explain_suppress_until_close, closes)},
+)

@@ -10,15 +10,17 @@ from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import AsOfJoin, ColumnId, Node, TemporalJoin, sql
+from sqlstream_planner.logical import AsOfJoin, ColumnId, Node, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.join_sides import SIDES, Side, equal_forms, shared_attributes
 from sqlstream_planner.physical.late_rows import INSTANT, LateRows
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import StateNode, clause_of
+from sqlstream_planner.streaming import TemporalJoin
 
 
 def plan_temporal_join(planner: Planner, node: Node) -> Block:
@@ -32,7 +34,7 @@ def plan_temporal_join(planner: Planner, node: Node) -> Block:
     by = ", ".join(sql(key.right) for key in node.keys)
     state = planner.states.add(
         _identity(planner, node, left, right).schema(
-            "temporal_join", f"versions{f' by {by}' if by else ''}, and rows that wait for them"
+            TemporalJoinSpec.kind, f"versions{f' by {by}' if by else ''}, and rows that wait for them"
         ),
         planner.ttls(node),
     )
@@ -152,3 +154,12 @@ def explain_temporal_join(name: str, spec: TemporalJoinSpec) -> list[str]:
     lines.append(f"    rows of the left are given, and dropped, when {watermark} reaches their time")
     lines.append("    of the right, versions older than the newest that it has reached are dropped")
     return lines
+
+
+def _bounds(spec: TemporalJoinSpec) -> str:
+    return "bounded by the watermark, but for the newest version of each key"
+
+
+OPERATOR = PlannedOperator(
+    TemporalJoin, plan_temporal_join, {TemporalJoinSpec: Explained(explain_temporal_join, _bounds)}
+)

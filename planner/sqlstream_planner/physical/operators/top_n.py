@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.plan.changelog_spec import DeduplicateSpec, Ordering, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
+from sqlstream_operators.plan.top_n_spec import DeduplicateSpec, Ordering, TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form
 from sqlstream_planner.identity.relation import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import Fields, Node, TopN, column
+from sqlstream_planner.logical import Fields, Node, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.explained import order_text
 from sqlstream_planner.physical.operators.over_rows import (
@@ -21,9 +21,17 @@ from sqlstream_planner.physical.operators.over_rows import (
     run_over_rows,
     stored_fields,
 )
+from sqlstream_planner.physical.operators.planned_operator import (
+    BY_LIMIT,
+    Explained,
+    PlannedOperator,
+    closes,
+    grows,
+)
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.state_node import StateNode, clause_of
 from sqlstream_planner.physical.top_filter import Keep
+from sqlstream_planner.streaming import TopN
 
 #: Up to so many rows of a key are one value of the state.
 SHORT_LIST = 100
@@ -87,8 +95,8 @@ class _Top:
         if node.function == "row_number" and self._last <= SHORT_LIST and not self.retracting:
             # What can be wanted of a key is little, and is read and written together.
             table = StoredTable("rows", "list", self._key, value=self._value)
-            return self._top("top_n", table), RowsInput(self._columns, self._ids, self._keep(self._last))
-        spec = self._top("top_n", self._sorted_table("key"))
+            return self._top(table), RowsInput(self._columns, self._ids, self._keep(self._last))
+        spec = self._top(self._sorted_table("key"))
         if self.retracting:
             return spec, RowsInput((*self._columns, Column(WEIGHT_COLUMN, BIGINT, False)), self._ids)
         keep = self._keep(self._last) if node.function == "row_number" else None
@@ -99,7 +107,7 @@ class _Top:
         identity = self._identity("deduplicate", table)
         shown = ", ".join(f.name for f in self._partition)
         spec = DeduplicateSpec(
-            identity.schema("deduplicate", f"first row by {shown}"),
+            identity.schema(DeduplicateSpec.kind, f"first row by {shown}"),
             self._columns,
             tuple(s.name for s in self._key),
             self._order,
@@ -113,7 +121,7 @@ class _Top:
             raise InternalError("a window's Top-N needs a watermark and rows that stay")
         identity = self._identity("window top n", self._sorted_table("time"))
         spec = WindowTopNSpec(
-            identity.schema("window_top_n", self._described),
+            identity.schema(WindowTopNSpec.kind, self._described),
             *self._ranked,
             self._output,
             node.time.sources,
@@ -122,8 +130,8 @@ class _Top:
         columns = (Column(SLICE_COLUMN, BIGINT), *self._columns)
         return spec, RowsInput(columns, self._ids, window_end=node.window_end)
 
-    def _top(self, kind: str, table: StoredTable) -> TopNSpec:
-        state = self._identity("top n", table).schema(kind, self._described)
+    def _top(self, table: StoredTable) -> TopNSpec:
+        state = self._identity("top n", table).schema(TopNSpec.kind, self._described)
         return TopNSpec(state, *self._ranked, self._output, self.retracting)
 
     def _identity(self, layout: str, table: StoredTable) -> StateIdentity:
@@ -223,3 +231,21 @@ def explain_deduplicate(name: str, spec: DeduplicateSpec) -> list[str]:
         f"    partition {', '.join(spec.partition)}",
         f"    order {order_text(spec.order)}",
     ]
+
+
+def _bounds(spec: TopNSpec) -> str:
+    [rows, *_] = spec.state.tables
+    if rows.key:
+        return grows(spec)
+    return BY_LIMIT if rows.layout == "list" else f"{BY_LIMIT} where rows are only appended"
+
+
+OPERATOR = PlannedOperator(
+    TopN,
+    plan_top_n,
+    {
+        TopNSpec: Explained(explain_top_n, _bounds),
+        WindowTopNSpec: Explained(explain_top_n, closes),
+        DeduplicateSpec: Explained(explain_deduplicate, grows),
+    },
+)

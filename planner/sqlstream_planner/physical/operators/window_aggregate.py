@@ -8,16 +8,16 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, DistinctSpec, Schema, WindowAggregateSpec
+from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, Kind, quote_identifier
-from sqlstream_planner import window_sql
+from sqlstream_operators.plan.window_aggregate_spec import DistinctSpec, WindowAggregateSpec
 from sqlstream_planner.aggregates.count import COUNT
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import AggregateCall, Field, Node, WindowAggregate, raw, sql
+from sqlstream_planner.logical import AggregateCall, Field, Node, raw, sql
 from sqlstream_planner.logical.text import describe_window
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import by_stage, each, result_of
@@ -32,9 +32,12 @@ from sqlstream_planner.physical.grouping import (
 )
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.operators.explained import columns_text
+from sqlstream_planner.physical.operators.planned_operator import Explained, PlannedOperator, closes
 from sqlstream_planner.physical.planner import Partial, Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode, clause_of
+from sqlstream_planner.streaming import WindowAggregate
+from sqlstream_planner.windows import window_time as window_sql
 
 _RESERVED = (SLICE_COLUMN, "window_start", "window_end", "time", "found")
 
@@ -142,7 +145,7 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
         accumulators={k.name: KeptAccumulator(k.call, k.position, k.accumulator) for k in plan.kept},
         at=clause_of(node.meaning),
     )
-    name = planner.stages.name("window_aggregate")
+    name = planner.stages.name(WindowAggregateSpec.kind)
     # Rows without a time are taken out with the late ones.
     blocks = planner.blocks(node.input, timeless=node.time.direct)
     late = None
@@ -211,7 +214,7 @@ def _plan(planner: Planner, node: WindowAggregate) -> AggregatePlan:
         _attributes(node, grouping, inside),
         stored,
     )
-    state = identity.schema("window_aggregate", _describe(node))
+    state = identity.schema(WindowAggregateSpec.kind, _describe(node))
     acc, *tables = state.tables
     key_schema = tuple(Column(f.name, f.type) for f in acc.key)
     accumulators = tuple(Column(f.name, f.type) for f in acc.value)
@@ -346,3 +349,14 @@ def explain_window_aggregate(name: str, spec: WindowAggregateSpec) -> list[str]:
         )
     lines.append(f"    when a window closes: {spec.emit}")
     return lines
+
+
+def _title(spec: WindowAggregateSpec) -> str:
+    return f"{spec.window.kind.value} aggregate"
+
+
+OPERATOR = PlannedOperator(
+    WindowAggregate,
+    plan_window_aggregate,
+    {WindowAggregateSpec: Explained(explain_window_aggregate, closes, _title)},
+)

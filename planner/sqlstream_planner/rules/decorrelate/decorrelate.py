@@ -15,6 +15,7 @@ from sqlstream_planner.logical import (
     rebuild,
     walk,
 )
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.decorrelate.in_where import asked_of, in_where
 from sqlstream_planner.rules.decorrelate.lateral import lateral
 from sqlstream_planner.rules.decorrelate.marks import mark
@@ -22,7 +23,7 @@ from sqlstream_planner.rules.decorrelate.scalar_values import scalar_value
 from sqlstream_planner.rules.prune.needed_columns import needed_columns
 
 
-def decorrelate(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def decorrelate(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Make joins of all sub-queries in expressions, the innermost first. Raises DiagnosticError for what can't be one.
 
     >>> from sqlstream_planner.rules.normalize.push_filters import push_filters

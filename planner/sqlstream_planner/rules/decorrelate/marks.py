@@ -101,7 +101,7 @@ def nullable(subquery: Subquery) -> tuple[bool, bool]:
 
 
 def _is_plain(pulled: Pulled | None) -> bool:
-    """Whether a query compares nothing but equalities with the rows around it, and has no row where it has none."""
+    """Whether a query compares nothing but equalities with the outer rows, and has no row where it has none."""
     return pulled is not None and not pulled.rest and pulled.empty is None
 
 

@@ -1,4 +1,4 @@
-"""Conditions on the rows around a sub-query, taken out of it: what they compare becomes columns of its result."""
+"""Conditions on the outer rows of a sub-query, taken out of it: what they compare becomes columns of its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sqlstream_planner.rules.decorrelate.subquery import Subquery
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """A query without a column of the rows around it: its rows for one of these are those of `node` for which `equal` (an
+    """A query without a column of the outer rows: its rows for one of these are those of `node` for which `equal` (an
     expression over the row around, and the column of `node` that is equal to it) and `rest` (over both) hold.
 
     `empty`: where `node` has no such row, the query has one all the same, with these values (an aggregate over no rows).
@@ -47,12 +47,12 @@ class Pulled:
 
     @property
     def compared(self) -> list[str]:
-        """The columns that are equal to something of the rows around, each once."""
+        """The columns that are equal to something of the outer rows, each once."""
         return list(dict.fromkeys(id_ for _, id_ in self.equal))
 
 
 def pull_up(subquery: Subquery, node: Node) -> Pulled | None:
-    """Take the conditions on the rows around out of a node of the query; None where they can't be."""
+    """Take the conditions on the outer rows out of a node of the query; None where they can't be."""
     if not subquery.reads(node):
         return Pulled(node)
     match node:
@@ -181,7 +181,7 @@ def _grouped(subquery: Subquery, node: Aggregate, below: Pulled) -> Pulled | Non
 def _sorted(
     subquery: Subquery, terms: Sequence[exp.Expr], node: Node
 ) -> tuple[Node, list[tuple[exp.Expr, str]], list[exp.Expr], list[exp.Expr]]:
-    """Conditions over the rows of `node`: those that say that something is equal to something of the rows around, others
+    """Conditions over the rows of `node`: those that say that something is equal to something of the outer rows, others
     on these, and those that are about `node` alone; and `node` with the columns that are compared.
     """
     known = {f.id for f in node.fields}
@@ -213,7 +213,7 @@ def _sorted(
 
 
 def _sides(subquery: Subquery, term: exp.Expr, known: Iterable[str]) -> tuple[exp.Expr, exp.Expr] | None:
-    """What a condition says to be equal: something of the rows around, and something of the query's own."""
+    """What a condition says to be equal: something of the outer rows, and something of the query's own."""
     bare = term.unnest()
     if not isinstance(bare, exp.EQ):
         return None

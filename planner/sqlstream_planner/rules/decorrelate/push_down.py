@@ -1,4 +1,4 @@
-"""A sub-query for every distinct value of what it reads of the rows around it: the general way (Neumann and Kemper)."""
+"""A sub-query for every distinct value of what it reads of the outer rows: the general way (Neumann and Kemper)."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Pushed:
     columns: Mapping[str, str]
 
     def over(self, expression: exp.Expr) -> exp.Expr:
-        """An expression that reads of the rows around what stands in the columns."""
+        """An expression that reads of the outer rows what stands in the columns."""
         return substitute(expression, {name: column(id_) for name, id_ in self.columns.items()})
 
 
 class PushDown:
-    """Gives a sub-query its rows for all distinct values of what it reads of the rows around it.
+    """Gives a sub-query its rows for all distinct values of what it reads of the outer rows.
 
     `more` are expressions over these rows whose values are told apart as well, by names that are to be found in the
     columns. The distinct values are joined with what does not read them, at the lowest place, and go up from there: into
@@ -122,7 +122,7 @@ class PushDown:
                 return replace(
                     below, node=limited(self._subquery, moved, below.node, list(below.columns.values()))
                 )
-        self._refuse("a sub-query that reads columns of the rows around it below a window")
+        self._refuse("a sub-query that reads columns of its outer query below a window")
 
     def _copy(self) -> Pushed:
         """The distinct values under ids of their own."""
@@ -175,14 +175,14 @@ class PushDown:
 
     def _grouped(self, node: Aggregate) -> Pushed:
         if any(f.window is not None for f in node.keys):
-            self._refuse("a sub-query that reads columns of the rows around it below a window")
+            self._refuse("a sub-query that reads columns of its outer query below a window")
         below = self.rows(node.input)
         values = self._fields(below)
         fresh = tuple(self._subquery.like("value", f) for f in values)
         columns = dict(zip(self._names, (f.id for f in fresh), strict=True))
         whole = () in node.sets and len(node.sets) == 1
         if () in node.sets and not whole:
-            self._refuse("the grand total of a sub-query that reads columns of the rows around it")
+            self._refuse("the grand total of a sub-query that reads columns of its outer query")
         # Before the other keys, so that the bits of a grouping id stay where they are.
         moved = node.with_expressions(below.over)
         keys = (*fresh, *timeless(node.keys))

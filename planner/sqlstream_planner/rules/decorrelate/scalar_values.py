@@ -16,7 +16,7 @@ from sqlstream_planner.rules.decorrelate.subquery import Subquery, Types
 def scalar_value(apply: Apply, types: Types) -> Node:
     """The rows with the value of a sub-query beside each: NULL where it gives no row.
 
-    What it compares with the rows around becomes the key of the join, and a key of its groups. Over no rows an aggregate
+    What it compares with the outer rows becomes the key of the join, and a key of its groups. Over no rows an aggregate
     has a value all the same (COUNT: 0), which rows without a partner get. A sub-query that may give several rows for one row
     around it stops the run when it does, as in DuckDB.
     """
@@ -68,7 +68,7 @@ def shown(subquery: Subquery, pulled: Pulled, ids: list[str]) -> tuple[Project, 
 
 
 def compared(subquery: Subquery, pulled: Pulled, ids: dict[str, str]) -> list[exp.Expr]:
-    """The conditions that were pulled out of a query, between the rows around it and columns that `ids` names."""
+    """The conditions that were pulled out of a query, between the outer rows and columns that `ids` names."""
     renamed = {old: column(new) for old, new in ids.items()}
     equal = [exp.EQ(this=subquery.around(e).copy(), expression=column(ids[id_])) for e, id_ in pulled.equal]
     return [*equal, *(subquery.around(substitute(e, renamed)) for e in pulled.rest)]
@@ -84,7 +84,7 @@ def _for_every_value(subquery: Subquery, id_: str) -> Node:
 
 
 def _written_out(apply: Apply) -> Node | None:
-    """A sub-query of one row that is written out, as one without FROM: an expression over the rows around it."""
+    """A sub-query of one row that is written out, as one without FROM: an expression over the outer rows."""
     query = apply.query
     if not isinstance(query, Project) or not isinstance(query.input, Values):
         return None

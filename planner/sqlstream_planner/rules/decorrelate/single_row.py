@@ -10,8 +10,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, INTEGER, UNKNOWN, struct
-from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.logical import Aggregate, AggregateCall, Apply, Field, Node, Project, column
+from sqlstream_planner.sql.datatypes import nulls_as
 
 _MANY = "a sub-query that stands for a value gives more than one row: take one value of it, such as MAX(x): rows: "
 

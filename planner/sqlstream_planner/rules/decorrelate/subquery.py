@@ -1,4 +1,4 @@
-"""A sub-query that is to become the side of a join: its columns apart from those of the rows around it."""
+"""A sub-query that is to become the side of a join: its columns apart from those of the outer rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Types = Mapping[str, tuple[SqlType, bool]]
 
 @dataclass(slots=True)
 class Subquery:
-    """The `query` of an `apply`, which reads the columns `outer` of the rows around it under ids that nothing else has.
+    """The `query` of an `apply`, which reads the columns `outer` of the outer rows under ids that nothing else has.
 
     Whatever is pulled out of the query, past relations that may have columns of the same ids, still means those rows.
     `types` are those of all columns of the plan: an operand may be one of rows further out.
@@ -80,7 +80,7 @@ class Subquery:
         return replace(self.like(name, f), time=f.time, window=f.window)
 
     def reads(self, node: Node) -> bool:
-        """Whether a node of the query, or one below it, reads a column of the rows around."""
+        """Whether a node of the query, or one below it, reads a column of the outer rows."""
         return id(node) in self._readers
 
     def here(self, node: Node) -> bool:
@@ -88,13 +88,13 @@ class Subquery:
         return bool(_read(node) & self.outer.keys())
 
     def around(self, expression: exp.Expr) -> exp.Expr:
-        """An expression of the query, by the columns of the rows around it as they are called there."""
+        """An expression of the query, by the columns of the outer rows as they are called there."""
         return substitute(expression, {name: column(f.id) for name, f in self.outer.items()})
 
     def join(
         self, kind: JoinKind, left: Node, right: Node, terms: Iterable[exp.Expr], *, forgets: bool = False
     ) -> Join:
-        """The rows around the query and what it gives, where all of `terms` hold; SEMI and ANTI may have none.
+        """The outer rows and what it gives, where all of `terms` hold; SEMI and ANTI may have none.
 
         `forgets`: rows of both sides are of the user's own tables and queries, so that a time to live is theirs, too. What
         is computed for a join alone is never forgotten, and could not take back what the join has forgotten.

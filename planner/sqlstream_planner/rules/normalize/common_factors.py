@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from sqlstream_planner.logical import Apply, Filter, Join, Node, Project, Sink, columns_of, transform
 from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.properties.facts import Facts
 
 
-def common_factors(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def common_factors(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Take an equality that stands in each operand of an OR out of it, in ON and in a WHERE over a join.
 
     AND distributes over OR with NULLs, too.

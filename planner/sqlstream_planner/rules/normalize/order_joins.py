@@ -23,12 +23,13 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.decorrelate.one_row import gives_one_row_at_most
 from sqlstream_planner.rules.normalize.join_search import Equality, JoinGraph, Relation, Tree
 from sqlstream_planner.rules.normalize.selectivity import selectivity, share_of
 
 
-def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def order_joins(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Put INNER joins into the order in which least is kept between them, as far as the query and its tables say.
 
     Known are unique keys (a PRIMARY KEY that a table declares, groups, first rows), by which joins can't multiply rows and

@@ -22,6 +22,7 @@ from sqlstream_planner.logical import (
     substitute,
 )
 from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.properties.facts import Facts
 
 #: By the kind of a join, the sides (0: left) to which a condition of WHERE on their columns alone can go.
 _OF_WHERE = {
@@ -33,7 +34,7 @@ _OF_WHERE = {
     JoinKind.SEMI: (0,),
     JoinKind.ANTI: (0,),
 }
-#: The same of ON: rows of a side that is given whole stay, whatever ON says of them.
+#: The same of ON: rows of a preserved side stay, whatever ON says of them.
 _OF_ON = {
     JoinKind.INNER: (0, 1),
     JoinKind.CROSS: (0, 1),
@@ -45,7 +46,7 @@ _OF_ON = {
 }
 
 
-def push_filters(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def push_filters(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Give each condition of WHERE and ON to the lowest join or side of a join that has its columns.
 
     What an inner join compares is then its own condition, whichever way it was written, and no row is kept that can't

@@ -8,10 +8,11 @@ from sqlglot import exp
 
 from sqlstream_planner.logical import Emission, Filter, Node, OverWindow, Project, Sink, rebuild
 from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.streaming.rank_bounds import rank_bounds
 
 
-def settle_ranks(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def settle_ranks(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Say of each rank by time that a condition bounds that it doesn't wait for the watermark: it becomes a Top-N.
 
     As in Flink, deduplication gives the first row when it comes, and takes it back for one that is before it.
@@ -23,14 +24,14 @@ def settle_ranks(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     >>> print(logical(f"SELECT a FROM ({ranked}) WHERE rn = 1", rules=streaming(over, top_n)))
     sink result
       project a = a
-        top 1 to 1 of row_number by a order ts
+        top n 1 to 1 of row_number by a order ts
           scan t (a, c, ts)
     >>> print(logical(f"SELECT a FROM ({ranked}) WHERE rn % 2 = 1", rules=streaming(over, top_n)))
     sink result
       project a = a_2
         filter rn % 2 = 1
           project a = a, rn = row_number
-            keep over row_number by a order ts
+            over aggregate row_number by a order ts
               scan t (a, c, ts)
     """
 

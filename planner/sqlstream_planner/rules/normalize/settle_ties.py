@@ -16,10 +16,11 @@ from sqlstream_planner.logical import (
     rebuild,
     walk,
 )
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.prune.needed_columns import needed_columns
 
 
-def settle_ties(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def settle_ties(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Give each OVER, LIMIT and ASOF JOIN the columns that order rows which their ORDER BY leaves equal.
 
     SQL leaves it open which of them comes first; a result that is kept up to date, replayed, and compared with the

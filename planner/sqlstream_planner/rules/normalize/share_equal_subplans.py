@@ -28,9 +28,10 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.logical.node import Part
+from sqlstream_planner.properties.facts import Facts
 
 
-def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def share_equal_subplans(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Make one node of all nodes that are structurally equal.
 
     Nodes are equal if every attribute is, over inputs that are the same: only the ids and the names of columns may
@@ -49,7 +50,7 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     return _shared(roots, pairs=True)
 
 
-def share_all_but_pairs(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def share_all_but_pairs(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """The same, but for all pairs of two relations: FROM t, u has its conditions in WHERE, and is what they make of it.
 
     >>> from sqlstream_planner.testing import logical
@@ -78,7 +79,7 @@ def _shared(roots: tuple[Sink, ...], *, pairs: bool) -> tuple[Sink, ...]:
 
 def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """The inputs, columns under the ids that they had where others would not do: in a Join of a relation with itself,
-    around a sub-query, which names them deep inside, and there, where they would have the ids of the rows around it.
+    around a sub-query, which names them deep inside, and there, where they would have the ids of the outer rows.
     """
     if not isinstance(node, Join | AsOfJoin | LookupJoin | Apply | LateralJoin):
         return tuple(
@@ -102,7 +103,7 @@ def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _reads_around(node: Node, before: Node, after: Node) -> bool:
-    """Whether a node of a sub-query reads a column of the rows around it that would be one of its input's by its id."""
+    """Whether a node of a sub-query reads a column of the outer rows that would be one of its input's by its id."""
     added = {f.id for f in after.fields} - {f.id for f in before.fields}
     if not added:
         return False
@@ -156,6 +157,6 @@ def _value(value: Any, positions: Mapping[str, str]) -> object:
         return type(value), tuple(
             _value(getattr(value, a.name), positions)
             for a in attributes(value)
-            if not a.metadata.get("apart", False)
+            if not a.metadata.get("non_semantic", False)
         )
     return type(value), repr(value)

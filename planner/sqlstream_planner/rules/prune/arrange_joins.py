@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlstream_planner.logical import Arrangement, Node, Project, RegularJoin, Sink, column, rebuild
+from sqlstream_planner.logical import Node, Project, Sink, column, rebuild
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.prune.join_clusters import clusters_of
 from sqlstream_planner.rules.prune.join_units import Kept, Leaf, Unit, units_of
+from sqlstream_planner.streaming import Arrangement, RegularJoin
 
 
-def arrange_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def arrange_joins(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
     """Keep a relation once for all joins that need it by one key, and of INNER joins by one key nothing but their inputs.
 
     What an aggregate or a deduplication gives it keeps by its own keys, so that a join by these keeps nothing of it.
@@ -29,17 +31,17 @@ def arrange_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     >>> print(logical(query, rules=(*streaming(regular_joins), arrange_joins)))
     sink result
       project a = a
-        inner join of arrangements on a_2 = a_3
-          inner join of arrangements on a = a_2
-            arrange by a
+        inner delta join on a_2 = a_3
+          inner delta join on a = a_2
+            arrangement by a
               scan t (a, c, ts)
-            arrange by a_2
+            arrangement by a_2
               scan t (a, c, ts)
-          arrange by a_3
+          arrangement by a_3
             scan t (a, c, ts)
     """
     arranged: dict[int, tuple[int, Unit]] = {}
-    for number, cluster in enumerate(clusters_of(roots, units_of(roots))):
+    for number, cluster in enumerate(clusters_of(roots, units_of(roots, facts.changes))):
         order = None if any(unit.answered for unit in cluster) else _key_order(cluster)
         readers = Counter(kept for unit in cluster for kept in unit.kept)
         for unit in cluster:

@@ -8,16 +8,14 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import gives_alone
+from sqlstream_operators.plan.join_spec import gives_alone
 from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import (
-    ArrangedBy,
     Join,
     JoinKind,
     Node,
     Project,
-    RegularJoin,
     Sink,
     column,
     columns_of,
@@ -28,6 +26,7 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.rules.prune.answers_by_key import Answering, answering
+from sqlstream_planner.streaming import ArrangedBy, RegularJoin
 
 #: What two sides have alike that are one arrangement: the relation, what it means, the keys with their types, the columns,
 #: and whether rows without a key are kept.
@@ -109,10 +108,10 @@ class Unit:
         return [leaf.kept for leaf in self.leaves if not self.answers(leaf)]
 
 
-def units_of(roots: Sequence[Sink]) -> list[Unit]:
+def units_of(roots: Sequence[Sink], changes: Changes) -> list[Unit]:
     """The joins that may read arrangements, inputs first, each with those that are computed with it."""
     count = consumers(roots)
-    known = _Known(Meanings(), Changes())
+    known = _Known(Meanings(), changes)
     merging: dict[int, dict[int, _Below]] = {}
     inner: set[int] = set()
     joins = [node for node in walk(roots) if isinstance(node, RegularJoin) and _can_be_arranged(node)]

@@ -6,22 +6,30 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     Aggregate,
     Apply,
-    ChangelogNormalize,
+    AsOfJoin,
+    EmitOnClose,
+    EpochValues,
     Filter,
-    FirstRow,
-    GroupAggregate,
+    Join,
+    LateralJoin,
+    LookupJoin,
     Node,
+    OrderLimit,
+    OverWindow,
     Project,
     Scan,
-    SessionAggregate,
+    SessionFunction,
     SetOperation,
     Sink,
-    SuppressUntilClose,
+    StreamingOperator,
+    Unnest,
     Values,
-    WindowAggregate,
+    Versions,
+    WindowFunction,
     columns_of,
     walk,
 )
@@ -49,6 +57,8 @@ def read_expressions(node: Node, own: set[str]) -> tuple[exp.Expr, ...]:
 
 def _wanted(node: Node, own: set[str]) -> list[set[str]]:
     """For each input, the ids of its columns that `node` needs when `own` of its columns are needed."""
+    if isinstance(node, StreamingOperator):
+        return list(node.wanted(own))
     read = set().union(*(columns_of(e) for e in read_expressions(node, own)), node.references())
     match node:
         case Scan() | Values():
@@ -57,21 +67,28 @@ def _wanted(node: Node, own: set[str]) -> list[set[str]]:
             # Columns are matched by position (and rows compared as a whole), so branches keep all of them.
             wanted = bool(own & {f.id for f in node.fields}) or not own or not node.is_union_all
             return [{f.id for f in b.fields} if wanted else set() for b in node.branches]
-        case Project() | Aggregate() | WindowAggregate() | SessionAggregate():
+        case Project() | Aggregate():
             return [read]
-        case GroupAggregate():
-            if node.expiry is None:
-                return [read]
-            # A late row is shown with its own time.
-            times = [f.id for f in node.input.fields if f.time is not None and f.window is None]
-            return [read | set(times[:1])]
-        case SuppressUntilClose():
-            return [{f.id for f in node.fields}]
-        case Sink() | Filter() | FirstRow() | ChangelogNormalize():
+        case Sink() | Filter():
             return [own | read]
         case Apply():
             inside = {f.id for f in node.query.fields}
             mine = {f.id for f in node.input.fields}
             return [(own | read) & mine, inside]
-    every = [{f.id for f in i.fields} for i in node.inputs]
-    return [(own | read) & known for known in every]
+        case (
+            AsOfJoin()
+            | EmitOnClose()
+            | EpochValues()
+            | Join()
+            | LateralJoin()
+            | LookupJoin()
+            | OrderLimit()
+            | OverWindow()
+            | SessionFunction()
+            | Unnest()
+            | Versions()
+            | WindowFunction()
+        ):
+            every = [{f.id for f in i.fields} for i in node.inputs]
+            return [(own | read) & known for known in every]
+    raise InternalError(f"nobody said of a {type(node).__name__} which columns it reads")

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import NESTED, Kind
-from sqlstream_planner.logical import (
-    ColumnId,
-    EpochValues,
-    IntervalJoin,
-    Node,
-    Over,
-    Project,
-    RegularJoin,
-    Scan,
-    SessionWindows,
-    Sink,
-    TemporalJoin,
-    TopN,
-    column,
-    columns_of,
-    rebuild,
-    walk,
-)
+from sqlstream_planner.logical import EpochValues, Node, Project, Scan, Sink, StreamingOperator, rebuild, walk
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules.prune.needed_columns import needed_columns, read_expressions
-from sqlstream_planner.sql.dialect import OwnSql
 
 
-def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def prune_columns(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Keep, in projections and scans, only the columns that a consumer reads, and note which nested fields are.
 
     Aggregates stay as the query has them: state follows the query's text, not what is read of its result.
@@ -59,20 +41,8 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if isinstance(node, EpochValues):
             values = tuple(v for v in node.values if v.field.id in own)
             return replace(node, values=values) if values else node.input
-        if isinstance(node, TopN) and node.rank is not None and node.rank.id not in own:
-            node = replace(node, rank=None)
-        if isinstance(node, TopN | Over):
-            # They keep what was read when ties were settled. A sub-query that became a join since may read more.
-            more = (f.id for f in node.input.fields if f.id in own - set(node.ties))
-            return replace(node, ties=(*node.ties, *map(ColumnId, more)))
-        if isinstance(node, RegularJoin | IntervalJoin | TemporalJoin):
-            # What is joined is kept: only what is read behind the join, and what it compares.
-            read = own.union(*(columns_of(e) for e in node.expressions()), node.references())
-            return node.with_inputs(tuple(_narrowed(side, read) for side in node.inputs))
-        if isinstance(node, SessionWindows):
-            # The same of rows that wait for their session to close.
-            read = own.union(node.references())
-            return replace(node, input=_narrowed(node.input, read))
+        if isinstance(node, StreamingOperator):
+            return node.pruned(own)
         if isinstance(node, Scan):
             return _pruned_scan(node, own, paths)
         return node
@@ -80,26 +50,19 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     return rebuild(roots, rewrite)
 
 
-def _narrowed(node: Node, read: set[str]) -> Node:
-    """A node with the columns that are read, or one if none is."""
-    kept = tuple(f for f in node.fields if f.id in read) or node.fields[:1]
-    return node if kept == node.fields else Project(node, kept, tuple(column(f.id) for f in kept))
-
-
 def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
     source = node.source
     used = {f.name for f in node.fields if f.id in own}
     dotted: set[str] = set()
-    if source.watermark is not None:
-        by_name = {f.name.lower(): f for f in node.fields}
-        marks: dict[str, set[str]] = {}
-        for text in (source.watermark.expression, source.watermark.time_sql):
-            _note_paths(sqlglot.parse_one(text, read=OwnSql), marks)
-        for name, inner in marks.items():
-            f = by_name.get(name.lower())
-            if f is not None:
-                used.add(f.name)
-                dotted |= {f"{f.name}{p}" for p in inner}
+    by_name = {f.name.lower(): f for f in node.fields}
+    marks: dict[str, set[str]] = {}
+    for expression in node.watermark:
+        _note_paths(expression, marks)
+    for name, inner in marks.items():
+        f = by_name.get(name.lower())
+        if f is not None:
+            used.add(f.name)
+            dotted |= {f"{f.name}{p}" for p in inner}
     physical = tuple(c.name for c in source.physical if c.name in used)
     if not physical and not any(m.name in used for m in source.metadata):
         # COUNT(*) alone: any one column tells how many rows there are, the narrowest is the cheapest.

@@ -7,27 +7,23 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
-from sqlstream_planner.diagnostics import not_run_yet
+from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.logical import (
     Aggregate,
     ColumnId,
     EventTime,
     Field,
-    GroupAggregate,
-    GroupExpiry,
     Node,
     Project,
-    SuppressUntilClose,
-    WindowAggregate,
     WindowColumn,
     column,
     raw,
     time_column,
 )
 from sqlstream_planner.rules.streaming.node_rules import Streaming
-from sqlstream_planner.window_sql import start_of
+from sqlstream_planner.streaming import GroupAggregate, GroupExpiry, SuppressUntilClose, WindowAggregate
+from sqlstream_planner.windows.window_time import start_of
 
 
 def aggregates(node: Node, streaming: Streaming) -> Node | None:
@@ -158,13 +154,6 @@ def _follows(bound: WindowColumn) -> bool:
 def _given_once(over: Windowed, meaning: Node) -> Node:
     """The groups of each window, given once, when it closes."""
     node = over.node
-    for call in node.calls:
-        if len({descending for _, descending, _ in call.order_by}) > 1:
-            not_run_yet(
-                call.at,
-                "ORDER BY with both ASC and DESC inside an aggregate of a window",
-                "it can with EMIT CHANGES, and in a GROUP BY without a window",
-            )
     keys, expressions, sets = _plain(over)
     start, end, time = (over.bound(role) for role in ("start", "end", "time"))
     aggregate = WindowAggregate(

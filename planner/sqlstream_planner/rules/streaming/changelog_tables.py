@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.logical import ChangelogNormalize, Node, Scan
+from sqlstream_planner.logical import Node, Scan
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import ChangelogNormalize
 
 
 def changelog_tables(node: Node, streaming: Streaming) -> Node | None:
@@ -14,7 +15,7 @@ def changelog_tables(node: Node, streaming: Streaming) -> Node | None:
     >>> print(logical("SELECT v FROM c", rules=streaming(changelog_tables), declarations=table))
     sink result
       project v = v
-        normalize changes by k
+        changelog normalize by k
           scan c (k, v)
     """
     if not isinstance(node, Scan) or not node.primary_key:

@@ -7,25 +7,15 @@ from typing import NoReturn
 
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.diagnostics import either, refuse
-from sqlstream_planner.logical import (
-    ChangelogNormalize,
-    ColumnId,
-    ConflictAction,
-    Field,
-    FirstRow,
-    Node,
-    OverWindow,
-    Sink,
-    TopN,
-    WindowCall,
-)
+from sqlstream_planner.logical import ColumnId, ConflictAction, Field, Node, OverWindow, Sink, WindowCall
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import ChangelogNormalize, FirstRow, TopN
 
 
 def conflicts(node: Node, streaming: Streaming) -> Node | None:
     """Do what ON CONFLICT says. Raises DiagnosticError where that can't be done.
 
-    Nothing is needed where the query's key is within the sink's PRIMARY KEY. Otherwise, over rows that only come,
+    Nothing is needed where the query's key is within the sink's PRIMARY KEY. Otherwise, over append-only rows,
     DO NOTHING keeps the first row of each key and DO DEDUPLICATE the last, in order of arrival; over rows that change
     DO DEDUPLICATE shows the least of those that are there. DO ERROR is the sink's to check.
     """

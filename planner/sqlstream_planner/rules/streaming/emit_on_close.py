@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from sqlstream_planner.diagnostics import refuse
-from sqlstream_planner.logical import (
-    ChangelogNormalize,
-    EmitOnClose,
-    GroupAggregate,
-    IntervalJoin,
-    JoinKind,
-    Node,
-    Over,
-    RegularJoin,
-    Scan,
-    SessionAggregate,
-    SessionWindows,
-    SuppressUntilClose,
-    TopN,
-    WindowAggregate,
-    walk,
-)
+from sqlstream_planner.logical import EmitOnClose, Node, OverWindow, Scan, StreamingOperator, walk
+from sqlstream_planner.logical.operator import Corrected, Given
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.rules.streaming.node_rules import Streaming
 
@@ -35,17 +20,9 @@ def emit_on_close(node: Node, streaming: Streaming) -> Node | None:
 
 
 def _check(emit: EmitOnClose, changes: Changes) -> None:
-    nodes = walk((emit.input,))
-    ranks = [n for n in nodes if isinstance(n, TopN) and _in_window(n)]
-    final = [n for n in ranks if n.window_end is not None]
-    closing = any(
-        isinstance(n, WindowAggregate | SuppressUntilClose | IntervalJoin)
-        or (isinstance(n, SessionWindows | SessionAggregate) and not n.early)
-        or (isinstance(n, Over) and n.closing is not None)
-        for n in nodes
-    )
-    if not final and not closing:
-        ranked = any(isinstance(n, Over) or (isinstance(n, TopN) and n.rank is not None) for n in nodes)
+    operators = [n for n in walk((emit.input,)) if isinstance(n, StreamingOperator)]
+    if all(n.given is Given.AT_ONCE for n in operators):
+        ranked = any(isinstance(n.meaning, OverWindow) for n in operators)
         refuse(
             emit.at,
             "SQL065",
@@ -58,7 +35,7 @@ def _check(emit: EmitOnClose, changes: Changes) -> None:
             )
             + "or leave EMIT ON WINDOW CLOSE out: the result is then kept up to date",
         )
-    if any(_updates(n, changes) for n in _outside_windows(emit.input) if n not in final):
+    if any(_updates(node, changes) for node in _outside_windows(emit.input)):
         refuse(
             emit.at,
             "SQL065",
@@ -77,32 +54,16 @@ def _outside_windows(node: Node) -> list[Node]:
     stack = [node]
     while stack:
         top = stack.pop()
-        if id(top) not in found and not isinstance(top, SuppressUntilClose | WindowAggregate):
+        closes = isinstance(top, StreamingOperator) and top.given is Given.ON_CLOSE
+        if id(top) not in found and not closes:
             found[id(top)] = top
             stack += top.inputs
     return list(found.values())
 
 
-def _in_window(rank: TopN) -> bool:
-    ends = {f.id for f in rank.input.fields if f.window is not None and f.window.role == "end"}
-    return bool(ends & set(rank.partition))
-
-
 def _updates(node: Node, changes: Changes) -> bool:
-    match node:
-        case GroupAggregate():
-            return changes(node)
-        case TopN():
-            return node.window_end is None
-        case Over():
-            return node.closing is None
-        case ChangelogNormalize():
-            return True
-        case RegularJoin():
-            # A row without a partner is taken back when one comes, however long the window has been closed.
-            return node.kind not in (JoinKind.INNER, JoinKind.SEMI)
-        case SessionWindows() | SessionAggregate():
-            return node.early
-        case Scan():
-            return node.changelog
-    return False
+    """Whether a node takes rows back of its own accord, or for longer than what it reads does."""
+    if isinstance(node, StreamingOperator):
+        longer = node.corrected in (Corrected.ANYTIME, Corrected.IN_WINDOW)
+        return node.is_updating(lambda _: False) or (longer and changes(node))
+    return isinstance(node, Scan) and node.changelog

@@ -16,10 +16,10 @@ from sqlstream_planner.logical import (
     Values,
     walk,
 )
-from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.facts import Facts
 
 
-def epoch_values(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def epoch_values(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
     """Give the plan as it is. Raises DiagnosticError (SQL101) where a row may be taken back in an epoch with other values.
 
     Random values are given to the rows of sources, which have a number of their own.
@@ -34,11 +34,10 @@ def epoch_values(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
               epoch values clock = clock
                 scan t (a, c, ts)
     """
-    changes = Changes()
     for node in walk(roots):
         if not isinstance(node, EpochValues):
             continue
-        if changes(node.input):
+        if facts.changes(node.input):
             refuse(
                 node.at,
                 "SQL101",
@@ -46,8 +45,8 @@ def epoch_values(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
                 notes=(
                     "it gives another value in each epoch, so the row that goes would not be the one that came",
                 ),
-                help="compute it where rows are read, in a sub-query: FROM (SELECT *, NOW() AS read_at FROM t), of a "
-                "table whose rows only come, or of windows that are given once",
+                help="compute it where rows are read, in a sub-query: FROM (SELECT *, NOW() AS read_at FROM t), of an "
+                "append-only table, or of windows that are emitted once",
             )
         if node.is_random and not _numbered(node.input):
             refuse(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.logical import IntervalJoin, Join, JoinKind, Node
+from sqlstream_planner.logical import Join, JoinKind, Node
 from sqlstream_planner.properties.time_bounds import time_bound
 from sqlstream_planner.rules.streaming.node_rules import Streaming
 from sqlstream_planner.rules.streaming.regular_joins import keys_and_rest
+from sqlstream_planner.streaming import IntervalJoin
 
 
 def interval_joins(node: Node, streaming: Streaming) -> Node | None:
@@ -20,7 +21,7 @@ def interval_joins(node: Node, streaming: Streaming) -> Node | None:
     >>> print(logical(query, rules=streaming(interval_joins)))
     sink result
       project a = a
-        inner join in time on a = a_2 AND ts BETWEEN ts_2 AND ts_2 + INTERVAL '1' HOUR
+        inner interval join on a = a_2 AND ts BETWEEN ts_2 AND ts_2 + INTERVAL '1' HOUR
           scan t (a, c, ts)
           scan t (a, c, ts)
     """

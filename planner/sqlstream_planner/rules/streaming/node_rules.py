@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import Node, rebuild
 from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.properties.timed_columns import TimedColumns
 from sqlstream_planner.properties.unique_keys import UniqueKeys
 from sqlstream_planner.rules.rule import Roots, Rule
@@ -17,10 +18,23 @@ from sqlstream_planner.rules.rule import Roots, Rule
 class Streaming:
     """What node rules may ask: properties of nodes that are done, and what those were made of."""
 
-    changes: Changes = field(default_factory=Changes)
-    keys: UniqueKeys = field(default_factory=UniqueKeys)
-    timed: TimedColumns = field(default_factory=TimedColumns)
+    facts: Facts
     _made_of: dict[int, tuple[Node, Node]] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> Changes:
+        """Whether the rows of a node are updating."""
+        return self.facts.changes
+
+    @property
+    def keys(self) -> UniqueKeys:
+        """By which columns the rows of a node are unique."""
+        return self.facts.keys
+
+    @property
+    def timed(self) -> TimedColumns:
+        """Which columns of a node follow the watermark."""
+        return self.facts.timed
 
     def meaning(self, node: Node) -> Node:
         """The relational node that `node`, of the streaming plan, gives the rows of."""
@@ -42,8 +56,8 @@ def in_one_pass(*rules: NodeRule) -> Rule:
     Raises InternalError naming a node rule that changed a node's columns.
     """
 
-    def apply(roots: Roots) -> Roots:
-        streaming = Streaming()
+    def apply(roots: Roots, facts: Facts) -> Roots:
+        streaming = Streaming(facts)
 
         def rewrite(node: Node, original: Node) -> Node:
             streaming.note(node, original)

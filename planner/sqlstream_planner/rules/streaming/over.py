@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlstream_planner.aggregates.registry import AGGREGATES
 from sqlstream_planner.diagnostics import not_run_yet
-from sqlstream_planner.logical import ColumnId, EventTime, Field, Node, Over, OverWindow, columns_of
-from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, VALUE_FUNCTIONS
+from sqlstream_planner.logical import ColumnId, EventTime, Field, Node, OverWindow, columns_of
+from sqlstream_planner.logical.parts import FILL_FUNCTIONS, PEER_FUNCTIONS, PLACE_FUNCTIONS, VALUE_FUNCTIONS
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import Over
 
 
 def over(node: Node, streaming: Streaming) -> Node | None:
@@ -18,14 +19,15 @@ def over(node: Node, streaming: Streaming) -> Node | None:
     >>> print(logical("SELECT a, SUM(c) OVER (PARTITION BY a ORDER BY ts) AS s FROM t", rules=streaming(over)))
     sink result
       project a = a, s = sum
-        keep over sum by a order ts
+        over aggregate sum by a order ts
           scan t (a, c, ts)
     """
     if not isinstance(node, OverWindow):
         return None
     for call in node.calls:
         name = call.name.upper()
-        if call.name not in {*AGGREGATES, *PEER_FUNCTIONS, *PLACE_FUNCTIONS, *VALUE_FUNCTIONS}:
+        known = PEER_FUNCTIONS | PLACE_FUNCTIONS | VALUE_FUNCTIONS | FILL_FUNCTIONS
+        if call.name not in {*AGGREGATES, *known}:
             not_run_yet(
                 node.at,
                 f"{name} OVER",
@@ -42,7 +44,7 @@ def over(node: Node, streaming: Streaming) -> Node | None:
             )
     read = {*node.references(), *(id_ for e in node.expressions() for id_ in columns_of(e))}
     ties = node.ties or ()
-    # What a sub-query reads of the rows around it was added after ties were settled.
+    # What a sub-query reads of the outer rows was added after ties were settled.
     ties = (*ties, *(ColumnId(f.id) for f in node.input.fields if f.id in read - set(ties)))
     # Of rows that change a value is never final.
     closing = None if streaming.changes(node.input) else node.closed_by

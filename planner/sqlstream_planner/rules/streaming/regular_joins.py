@@ -9,9 +9,10 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
 from sqlstream_planner.expressions.casts import common_type
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.logical import EqualKey, Fields, Join, JoinKind, Node, RegularJoin, columns_of
+from sqlstream_planner.logical import Fields, Join, JoinKind, Node, columns_of
 from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import EqualKey, RegularJoin
 
 #: Kinds of numbers that are compared as those of their common type, without a loss.
 _ALIKE = (frozenset({*INTEGERS, Kind.DECIMAL}), frozenset({Kind.FLOAT, Kind.DOUBLE}))
@@ -25,7 +26,7 @@ def regular_joins(node: Node, streaming: Streaming) -> Node | None:
     >>> print(logical(query, rules=streaming(regular_joins)))
     sink result
       project a = a
-        keep left join on a = a_2 AND c < c_2
+        left regular join on a = a_2 AND c < c_2
           scan t (a, c, ts)
           scan t (a, c, ts)
     """

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_operators.plan.window_spec import WindowKind
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.logical import (
     Aggregate,
@@ -15,15 +15,14 @@ from sqlstream_planner.logical import (
     ColumnId,
     Node,
     Project,
-    SessionAggregate,
     SessionFunction,
-    SessionWindows,
     column,
     columns_of,
     substitute,
 )
 from sqlstream_planner.rules.streaming.aggregates import windowed
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import SessionAggregate, SessionWindows
 
 
 def session_aggregates(node: Node, streaming: Streaming) -> Node | None:

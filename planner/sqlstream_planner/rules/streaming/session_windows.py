@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_planner.diagnostics import InternalError, refuse
-from sqlstream_planner.logical import Node, SessionFunction, SessionWindows
+from sqlstream_planner.logical import Node, SessionFunction
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import SessionWindows
 
 
 def session_windows(node: Node, streaming: Streaming) -> Node | None:
@@ -27,7 +28,7 @@ def session_windows(node: Node, streaming: Streaming) -> Node | None:
             "SQL072",
             "a SESSION over rows that change after they were given",
             notes=("a row that goes would leave a gap in a session, and make two of it",),
-            help="use TUMBLE or HOP over a source that gives changes, or SESSION over rows that only come",
+            help="use TUMBLE or HOP over a source that gives changes, or SESSION over append-only rows",
         )
     time = next(f.time for f in node.input.fields if f.id == node.time_column)
     if node.end.window is None or (time is None and EPOCH_RELATION not in node.end.window.time.sources):

@@ -11,7 +11,6 @@ from sqlstream_planner.logical import (
     AggregateCall,
     Field,
     Filter,
-    GroupAggregate,
     Node,
     Project,
     SetOperation,
@@ -22,6 +21,7 @@ from sqlstream_planner.logical import (
     union_all,
 )
 from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.streaming import GroupAggregate
 
 
 def set_operations(node: Node, streaming: Streaming) -> Node | None:

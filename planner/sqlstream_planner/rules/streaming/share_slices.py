@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_operators.plan.window_spec import WindowKind
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.logical import (
     ColumnId,
@@ -16,15 +16,16 @@ from sqlstream_planner.logical import (
     Project,
     Sink,
     Unnest,
-    WindowAggregate,
     WindowFunction,
     column,
     columns_of,
     transform,
 )
+from sqlstream_planner.properties.facts import Facts
+from sqlstream_planner.streaming import WindowAggregate
 
 
-def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def share_slices(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Aggregate by slices of event time instead of copying rows into windows.
 
     A slice is as long as the greatest common divisor of a window's size and slide, so each row is aggregated

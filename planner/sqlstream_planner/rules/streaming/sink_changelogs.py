@@ -7,30 +7,25 @@ from dataclasses import replace
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.diagnostics import DiagnosticError, either, refuse
 from sqlstream_planner.logical import (
-    ChangelogNormalize,
-    GroupAggregate,
-    JoinKind,
     Node,
-    Over,
-    RegularJoin,
-    SessionAggregate,
-    SessionWindows,
+    Scan,
+    SetOperation,
     Sink,
-    TopN,
+    StreamingOperator,
     WindowFunction,
     transform,
     walk,
 )
+from sqlstream_planner.logical.operator import EARLY, Corrected
 from sqlstream_planner.properties.analysis import Analysis
 from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.properties.unique_keys import UniqueKeys
 
-_EARLY = "a window's result is given early, or corrected by late rows"
 
-
-def sink_changelogs(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def sink_changelogs(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
     """Tell each sink the changelog mode and the key of what it gets. Raises DiagnosticError where it can't take that."""
-    changes, keys = Changes(), UniqueKeys()
+    changes, keys = facts.changes, facts.keys
     by_query, anytime = _ChangesByQuery(changes), _ChangesAnytime(changes)
 
     def rewrite(node: Node) -> Node:
@@ -84,7 +79,7 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
             + "; or say what to do: INSERT INTO … SELECT … ON CONFLICT DO DEDUPLICATE",
         )
     best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else None)
-    forgets = any(getattr(node, "ttl_us", None) is not None for node in walk((root,)))
+    forgets = any(_time_to_live(node) is not None for node in walk((root,)))
     # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
     informed = replace(sink, changelog=mode, key=best, forgets=forgets)
@@ -92,6 +87,16 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     if wrong is not None:
         raise DiagnosticError(replace(wrong, span=root.at))
     return replace(root, sink=informed)
+
+
+def _time_to_live(node: Node) -> int | None:
+    """For how long something at a node is kept that nothing touches; also of what is not kept in the end."""
+    match node:
+        case StreamingOperator():
+            return node.time_to_live
+        case Scan() | SetOperation() | Sink():
+            return node.ttl_us
+    return None
 
 
 def _takers(connectors: Connectors) -> str:
@@ -112,11 +117,13 @@ def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anyti
     """
     for node in walk((root,)):
         if (isinstance(node, WindowFunction) and by_query(node.input)) or (
-            isinstance(node, GroupAggregate) and node.expiry is not None and anytime(node.input)
+            isinstance(node, StreamingOperator)
+            and node.corrected is Corrected.IN_WINDOW
+            and any(map(anytime, node.inputs))
         ):
-            why = _why(node.input, changes)
+            why = _why(node.inputs[0], changes)
             without = (
-                "leave EMIT CHANGES and allow-lateness out of what is inside, or " if why == _EARLY else ""
+                "leave EMIT CHANGES and allow-lateness out of what is inside, or " if why == EARLY else ""
             )
             refuse(
                 root.at,
@@ -138,9 +145,8 @@ class _ChangesByQuery(Analysis[bool]):
     def of(self, node: Node) -> bool:
         if not self._changes(node):
             return False
-        return isinstance(
-            node, GroupAggregate | TopN | Over | RegularJoin | SessionWindows | SessionAggregate
-        ) or any(self(i) for i in node.inputs)
+        own = isinstance(node, StreamingOperator) and node.corrected is not Corrected.BY_SOURCE
+        return own or any(self(i) for i in node.inputs)
 
 
 class _ChangesAnytime(Analysis[bool]):
@@ -153,33 +159,18 @@ class _ChangesAnytime(Analysis[bool]):
     def of(self, node: Node) -> bool:
         if not self._changes(node):
             return False
-        if isinstance(node, TopN):
-            windows = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
-            if not windows & set(node.partition):
-                return True
-        if isinstance(node, Over) or (isinstance(node, GroupAggregate) and node.expiry is None):
+        if isinstance(node, StreamingOperator) and node.corrected is Corrected.ANYTIME:
             return True
         return any(self(i) for i in node.inputs)
 
 
 def _why(node: Node, changes: Changes) -> str:
     """Which part of the query makes rows change, for people."""
-    below: Node = node
-    while not isinstance(below, GroupAggregate | TopN | Over | ChangelogNormalize):
-        if isinstance(below, SessionWindows | SessionAggregate):
-            return _EARLY
-        if isinstance(below, RegularJoin) and below.kind not in (JoinKind.INNER, JoinKind.SEMI):
-            return f"a row of the {below.kind} JOIN without a partner is taken back when one comes"
+    below = node
+    while True:
+        if isinstance(below, StreamingOperator) and below.why_updating is not None:
+            return below.why_updating
         changing = [i for i in below.inputs if len(below.inputs) == 1 or changes(i)]
         if not changing:
             return "its source gives changes"
         below = changing[0]
-    if isinstance(below, GroupAggregate):
-        if below.expiry is not None:
-            return _EARLY
-        return "an aggregate without a window changes with every row" if below.calls else "its input changes"
-    if isinstance(below, TopN):
-        return "a row leaves the first few when a better one comes"
-    if isinstance(below, Over):
-        return f"{below.calls[0].name.upper()} OVER of a row changes when others come beside it"
-    return "its source gives changes"

@@ -7,20 +7,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import refuse
-from sqlstream_planner.logical import (
-    AsOfJoin,
-    ChangelogNormalize,
-    Equality,
-    EqualKey,
-    LookupJoin,
-    Node,
-    TemporalJoin,
-    Versions,
-    sql,
-)
+from sqlstream_planner.logical import AsOfJoin, Equality, LookupJoin, Node, Versions, sql
 from sqlstream_planner.logical.as_of import time_of_both
 from sqlstream_planner.rules.streaming.node_rules import Streaming
 from sqlstream_planner.rules.streaming.regular_joins import equal_key
+from sqlstream_planner.streaming import ChangelogNormalize, EqualKey, TemporalJoin
 
 
 def temporal_joins(node: Node, streaming: Streaming) -> Node | None:
@@ -31,7 +22,7 @@ def temporal_joins(node: Node, streaming: Streaming) -> Node | None:
     >>> print(logical(query, rules=streaming(temporal_joins)))
     sink result
       project a = a, c = c_2
-        keep versions for left as-of join on a = a_2 AND ts > ts_2
+        left temporal join on a = a_2 AND ts > ts_2
           scan t (a, c, ts)
           scan t (a, c, ts)
     """

@@ -6,18 +6,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_planner.logical import (
-    Filter,
-    Node,
-    OrderLimit,
-    Over,
-    OverWindow,
-    Project,
-    TopN,
-)
+from sqlstream_planner.logical import Filter, Node, OrderLimit, OverWindow, Project
 from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.rules.streaming.node_rules import Streaming
 from sqlstream_planner.rules.streaming.rank_bounds import rank_bounds
+from sqlstream_planner.streaming import Over, TopN
 
 
 def top_n(node: Node, streaming: Streaming) -> Node | None:
@@ -32,7 +25,7 @@ def top_n(node: Node, streaming: Streaming) -> Node | None:
     >>> print(logical(f"SELECT a FROM ({ranked}) WHERE rn <= 3", rules=streaming(over, top_n)))
     sink result
       project a = a
-        top 1 to 3 of row_number by a order c desc
+        top n 1 to 3 of row_number by a order c desc
           scan t (a, c, ts)
     """
     if isinstance(node, OrderLimit):

@@ -9,11 +9,12 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
 from sqlglot.generators.duckdb import DuckDBGenerator
 
+from sqlstream_planner.sql.dialect.errors import SqlSyntaxError
 from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
 from sqlstream_planner.sql.dialect.names import apart_from_columns, is_bare
 from sqlstream_planner.sql.dialect.nodes import TUPLE, WindowTvf
-from sqlstream_planner.sql.dialect.parser import SqlStreamParser, SqlSyntaxError
+from sqlstream_planner.sql.dialect.parser import SqlStreamParser
 from sqlstream_planner.sql.dialect.positions import range_of
 
 __all__ = [

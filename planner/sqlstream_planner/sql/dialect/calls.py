@@ -2,81 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from sqlstream_planner.sql.dialect.errors import ARROW, OPERATORS, refuse_arrow
 from sqlstream_planner.sql.dialect.intervals import unit_name
 from sqlstream_planner.sql.dialect.positions import range_of, set_range
-
-if TYPE_CHECKING:
-    from sqlstream_planner.sql.dialect.parser import SqlStreamParser
-
-_ARROW = "arrow"
-_OPERATORS = (exp.Binary, exp.Unary, exp.Between, exp.In)
-_MISSING = re.compile(r"Required (?:argument|keyword): '(\w+)' missing for .*?(\w+)'?>?$")
-_EXPECTATIONS = {
-    "Expecting )": "expected `)`",
-    "Expecting (": "expected `(`",
-    "Expected ]": "expected `]`",
-    "Expecting ]": "expected `]`",
-    "Expected }": "expected `}`",
-    "Expecting >": "expected `>`",
-    "Expected AS after CAST": "CAST needs AS and a type, as in CAST(x AS INT)",
-    "Expected TYPE after CAST": "expected a type",
-    "Expected type after '::'": "expected a type after `::`",
-    "Expected FROM or comma after EXTRACT": "EXTRACT needs FROM, as in EXTRACT(YEAR FROM ts)",
-    "Expected END after CASE": "expected END to close CASE",
-    "Expected CTE to have alias": "a CTE needs AS, as in WITH t AS (SELECT …)",
-    "Failed to parse any statement following CTE": "expected SELECT after WITH … AS (…)",
-    "Expecting IN": "expected IN",
-}
+from sqlstream_planner.sql.dialect.token_parser import TokenParser
 
 
-def expectation(message: str) -> str | None:
-    """What sqlglot's error `message` says was expected, in our words, or None if it says nothing."""
-    found = _MISSING.search(message)
-    if found is not None:
-        return "an expression is missing here"
-    if message.startswith("Expected table name"):
-        return "expected a table name"
-    return _EXPECTATIONS.get(message)
-
-
-def arrow(p: SqlStreamParser, name: str, this: exp.Expr, path: exp.Expr | None) -> exp.Expr:
+def arrow(p: TokenParser, name: str, this: exp.Expr, path: exp.Expr | None) -> exp.Expr:
     """`x -> 'path'` and `x ->> 'path'` as calls, where no operator stands beside the arrow."""
     for operand in (this, path):
-        if isinstance(operand, _OPERATORS) and not isinstance(operand, (exp.Paren, exp.Neg, exp.Dot)):
-            _refuse_arrow(operand)
+        if isinstance(operand, OPERATORS) and not isinstance(operand, (exp.Paren, exp.Neg, exp.Dot)):
+            refuse_arrow(operand)
     call = p.call(name, this, path)
-    call.meta[_ARROW] = True
+    call.meta[ARROW] = True
     return call
 
 
-def refuse_bare_arrow(node: exp.Expr) -> None:
-    """Fail when an operand of the operator `node` is an arrow without parentheses.
-
-    DuckDB gives `->` a lower precedence than `=` and `+`, PostgreSQL a higher one: either reading surprises.
-    """
-    if isinstance(node, _OPERATORS) and not isinstance(node, (exp.Paren, exp.PropertyEQ, exp.Kwarg)):
-        for child in node.iter_expressions():
-            if child._meta and _ARROW in child._meta:
-                _refuse_arrow(child)
-
-
-def _refuse_arrow(node: exp.Expr) -> NoReturn:
-    from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
-
-    start, end = range_of(node) or (0, 1)
-    raise SqlSyntaxError(
-        "an arrow beside another operator needs parentheses", start, end, help="write (x -> 'path') = y"
-    )
-
-
-def substring(p: SqlStreamParser) -> exp.Expr:
+def substring(p: TokenParser) -> exp.Expr:
     """SUBSTRING(x, a, b) and SUBSTRING(x FROM a FOR b)."""
     arguments = p._parse_csv(p._parse_disjunction)
     if p._match(TokenType.FROM):
@@ -88,7 +36,7 @@ def substring(p: SqlStreamParser) -> exp.Expr:
     return p.call("SUBSTRING", *arguments)
 
 
-def trim(p: SqlStreamParser) -> exp.Expr:
+def trim(p: TokenParser) -> exp.Expr:
     """TRIM(x), TRIM(x, chars), TRIM([BOTH | LEADING | TRAILING] [chars] FROM x)."""
     side = next((s for s in ("BOTH", "LEADING", "TRAILING") if p.take(s)), None)
     name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(side or "", "TRIM")
@@ -102,7 +50,7 @@ def trim(p: SqlStreamParser) -> exp.Expr:
     return p.call(name, first)
 
 
-def position(p: SqlStreamParser) -> exp.Expr:
+def position(p: TokenParser) -> exp.Expr:
     """POSITION(needle IN haystack) as DuckDB's STRPOS(haystack, needle)."""
     needle = p._parse_bitwise()
     if p._match(TokenType.IN):
@@ -113,7 +61,7 @@ def position(p: SqlStreamParser) -> exp.Expr:
     return p.call("POSITION", *arguments)
 
 
-def overlay(p: SqlStreamParser) -> exp.Expr:
+def overlay(p: TokenParser) -> exp.Expr:
     """OVERLAY(x PLACING y FROM a [FOR b]) as OVERLAY(x, y, a[, b])."""
     arguments = [p.expression_here("a string")]
     for word in ("PLACING", "FROM", "FOR"):
@@ -122,7 +70,7 @@ def overlay(p: SqlStreamParser) -> exp.Expr:
     return p.call("OVERLAY", *arguments)
 
 
-def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
+def round_to_unit(p: TokenParser, name: str) -> exp.Expr:
     """FLOOR(x), and FLOOR(ts TO HOUR) as FLOOR_TO('HOUR', ts); CEIL alike."""
     arguments = p._parse_csv(p._parse_disjunction)
     if not (len(arguments) == 1 and p.take("TO")):
@@ -136,7 +84,7 @@ def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
     return p.call(name, exp.Literal.string(unit), arguments[0])
 
 
-def unit_first(p: SqlStreamParser, name: str) -> exp.Expr:
+def unit_first(p: TokenParser, name: str) -> exp.Expr:
     """TIMESTAMPADD(HOUR, …) and kin: the unit becomes a string, as DuckDB's functions want it."""
     arguments: list[exp.Expr] = []
     token = p._curr
@@ -150,7 +98,7 @@ def unit_first(p: SqlStreamParser, name: str) -> exp.Expr:
     return p.call(name, *arguments)
 
 
-def map_literal(p: SqlStreamParser) -> exp.Expr:
+def map_literal(p: TokenParser) -> exp.Expr:
     """Flink's MAP['k', 1, 'l', 2] as DuckDB's MAP(['k', 'l'], [1, 2])."""
     p._advance(2)
     items = p._parse_csv(p._parse_disjunction)
@@ -162,7 +110,7 @@ def map_literal(p: SqlStreamParser) -> exp.Expr:
     return p.expression(exp.Map(keys=keys, values=values))
 
 
-def map_(p: SqlStreamParser) -> Any:
+def map_(p: TokenParser) -> Any:
     """DuckDB's MAP {'k': 1} and MAP(['k'], [1]); MAP {} is MAP(), which sqlglot writes rightly inside a CAST."""
     at = p._prev
     if p._match(TokenType.L_BRACE, advance=False):
@@ -181,7 +129,7 @@ def map_(p: SqlStreamParser) -> Any:
     return p.expression(exp.Map(**dict(zip(("keys", "values"), arguments, strict=False))), at)
 
 
-def array_of_query(p: SqlStreamParser, query: exp.Query) -> exp.Expr:
+def array_of_query(p: TokenParser, query: exp.Query) -> exp.Expr:
     """ARRAY(SELECT x …) as the list that ARRAY_AGG makes of its rows, in its order; no rows are an empty list."""
     inner = query.unnest()
     order = inner.args.get("order")
@@ -220,7 +168,7 @@ def _ordered_by(value: exp.Expr, like: exp.Expr) -> exp.Ordered:
     return exp.Ordered(this=value, desc=like.args.get("desc"), nulls_first=like.args.get("nulls_first"))
 
 
-def _listed(p: SqlStreamParser, value: exp.Expr, terms: Sequence[exp.Expr]) -> exp.Expr:
+def _listed(p: TokenParser, value: exp.Expr, terms: Sequence[exp.Expr]) -> exp.Expr:
     return p.call("array_agg", exp.Order(this=value, expressions=list(terms)) if terms else value)
 
 
@@ -292,7 +240,7 @@ def _column(names: list[exp.Identifier], node: exp.Expr) -> exp.Expr:
     return made
 
 
-def without_comprehension(p: SqlStreamParser, node: exp.Expr) -> exp.Expr:
+def without_comprehension(p: TokenParser, node: exp.Expr) -> exp.Expr:
     """`[f(x) FOR x IN list]`, and what brackets behind it take of it, as calls; with a position it stays as it is."""
     if isinstance(node, exp.Bracket):
         node.set("this", without_comprehension(p, node.this))
@@ -303,7 +251,7 @@ def without_comprehension(p: SqlStreamParser, node: exp.Expr) -> exp.Expr:
     return comprehension(p, only) if listed else node
 
 
-def comprehension(p: SqlStreamParser, node: exp.Comprehension) -> exp.Expr:
+def comprehension(p: TokenParser, node: exp.Comprehension) -> exp.Expr:
     """`[f(x) FOR x IN list IF g(x)]` as LIST_TRANSFORM(LIST_FILTER(list, lambda x: g(x)), lambda x: f(x))."""
 
     def over(body: exp.Expr) -> exp.Expr:
@@ -334,13 +282,13 @@ def of_rows(node: exp.Expr) -> exp.Expr:
     return exp.All(this=query) if quantifier == "ALL" else exp.Any(this=query)
 
 
-def struct_pack(p: SqlStreamParser) -> exp.Expr:
+def struct_pack(p: TokenParser) -> exp.Expr:
     """STRUCT_PACK(a := 1, b): a column without a name gives its own, which in a plan it has no more."""
     arguments = p._parse_csv(p._parse_lambda)
     return p.call("STRUCT_PACK", *(_named_as_itself(p, argument) for argument in arguments))
 
 
-def _named_as_itself(p: SqlStreamParser, argument: exp.Expr) -> exp.Expr:
+def _named_as_itself(p: TokenParser, argument: exp.Expr) -> exp.Expr:
     if isinstance(argument, exp.Kwarg):
         return p.expression(exp.PropertyEQ(this=argument.this, expression=argument.expression))
     if not isinstance(argument, exp.Column) or isinstance(argument.this, exp.Star):
@@ -348,7 +296,7 @@ def _named_as_itself(p: SqlStreamParser, argument: exp.Expr) -> exp.Expr:
     return p.expression(exp.PropertyEQ(this=argument.this.copy(), expression=argument))
 
 
-def json_value(p: SqlStreamParser) -> exp.Expr:
+def json_value(p: TokenParser) -> exp.Expr:
     """JSON_VALUE(x, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])."""
     arguments = p._parse_csv(p._parse_disjunction)
     to = p.data_type() if p.take("RETURNING") else None
@@ -357,7 +305,7 @@ def json_value(p: SqlStreamParser) -> exp.Expr:
     return call if to is None else p.expression(exp.TryCast(this=call, to=to))
 
 
-def json_path_call(p: SqlStreamParser, name: str) -> exp.Expr:
+def json_path_call(p: TokenParser, name: str) -> exp.Expr:
     """JSON_QUERY(x, path) and JSON_EXISTS(x, path), with their behaviour when none is written."""
     arguments = p._parse_csv(p._parse_disjunction)
     if name == "JSON_QUERY":
@@ -369,13 +317,13 @@ def json_path_call(p: SqlStreamParser, name: str) -> exp.Expr:
     return p.call(name, *arguments)
 
 
-def _only_null_on_trouble(p: SqlStreamParser) -> None:
+def _only_null_on_trouble(p: TokenParser) -> None:
     while not p.at(")"):
         if not (p.take("NULL", "ON", "EMPTY") or p.take("NULL", "ON", "ERROR")):
             p.fail_at_token(p._curr, "only NULL ON EMPTY and NULL ON ERROR can be run")
 
 
-def json_object(p: SqlStreamParser) -> exp.Expr:
+def json_object(p: TokenParser) -> exp.Expr:
     """JSON_OBJECT(KEY 'a' VALUE x, …) and JSON_OBJECT('a', x, …)."""
     arguments: list[exp.Expr] = []
     while not p.at(")"):
@@ -389,7 +337,7 @@ def json_object(p: SqlStreamParser) -> exp.Expr:
     return p.call("JSON_OBJECT", *arguments)
 
 
-def json_arrayagg(p: SqlStreamParser) -> exp.Expr:
+def json_arrayagg(p: TokenParser) -> exp.Expr:
     """JSON_ARRAYAGG(x [ORDER BY y] [ABSENT ON NULL | NULL ON NULL]): without NULLs where nothing is said."""
     distinct = p.take("DISTINCT")
     value = p.expression_here("a value")
@@ -402,7 +350,7 @@ def json_arrayagg(p: SqlStreamParser) -> exp.Expr:
     return _without_nulls(p, call, value)
 
 
-def json_objectagg(p: SqlStreamParser) -> exp.Expr:
+def json_objectagg(p: TokenParser) -> exp.Expr:
     """JSON_OBJECTAGG([KEY] k VALUE v [NULL ON NULL | ABSENT ON NULL]): with NULLs where nothing is said."""
     p.take("KEY")
     key = p.expression_here("a key")
@@ -416,6 +364,6 @@ def json_objectagg(p: SqlStreamParser) -> exp.Expr:
     return call
 
 
-def _without_nulls(p: SqlStreamParser, call: exp.Expr, value: exp.Expr) -> exp.Expr:
+def _without_nulls(p: TokenParser, call: exp.Expr, value: exp.Expr) -> exp.Expr:
     there = exp.Not(this=exp.Is(this=exp.paren(value), expression=exp.Null()))
     return p.expression(exp.Filter(this=call, expression=exp.Where(this=there)))

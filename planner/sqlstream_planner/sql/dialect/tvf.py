@@ -6,17 +6,16 @@ Accepted: with or without `TABLE( … )` around; positional or named arguments (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.sql.dialect.errors import SqlSyntaxError
 from sqlstream_planner.sql.dialect.nodes import WindowTvf
 from sqlstream_planner.sql.dialect.positions import set_range
-
-if TYPE_CHECKING:
-    from sqlstream_planner.sql.dialect.parser import SqlStreamParser
+from sqlstream_planner.sql.dialect.token_parser import TokenParser
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
@@ -32,7 +31,7 @@ USAGE: dict[str, str] = {
 }
 
 
-def parse_table_function(p: SqlStreamParser) -> exp.Expr | None:
+def parse_table_function(p: TokenParser) -> exp.Expr | None:
     """Read a window table function or `[LATERAL] TABLE(f(…))` in FROM, without its alias; None if not one."""
     start = p.here
     lateral = p.at("LATERAL", "TABLE", "(")
@@ -56,10 +55,8 @@ def parse_table_function(p: SqlStreamParser) -> exp.Expr | None:
     return node
 
 
-def _check_name(p: SqlStreamParser) -> None:
+def _check_name(p: TokenParser) -> None:
     """Refuse a misspelt window function by its name; its arguments could not be read as an expression's."""
-    from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
-
     token = p._curr
     near = did_you_mean(token.text, ARGUMENTS) if token and p._next and p._next.text == "(" else None
     if near is not None:
@@ -67,7 +64,7 @@ def _check_name(p: SqlStreamParser) -> None:
         raise SqlSyntaxError(message, token.start, token.end + 1, help=f"did you mean {near}?", code="SQL004")
 
 
-def _window(p: SqlStreamParser) -> WindowTvf | None:
+def _window(p: TokenParser) -> WindowTvf | None:
     name = next((n for n in ARGUMENTS if p.at(n, "(")), None)
     if name is None:
         return None
@@ -122,13 +119,11 @@ def _window(p: SqlStreamParser) -> WindowTvf | None:
     return node
 
 
-def _fail(p: SqlStreamParser, name: str, message: str, start: int, end: int) -> NoReturn:
-    from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
-
+def _fail(p: TokenParser, name: str, message: str, start: int, end: int) -> NoReturn:
     raise SqlSyntaxError(message, start, end, help=f"write {USAGE[name]}", code="SQL004")
 
 
-def _data(p: SqlStreamParser, name: str) -> tuple[exp.Expr, list[exp.Expr]]:
+def _data(p: TokenParser, name: str) -> tuple[exp.Expr, list[exp.Expr]]:
     start = p.here
     p.take("TABLE")
     data: exp.Expr
@@ -161,7 +156,7 @@ def _data(p: SqlStreamParser, name: str) -> tuple[exp.Expr, list[exp.Expr]]:
     return data, partition
 
 
-def _is_time_argument(p: SqlStreamParser) -> bool:
+def _is_time_argument(p: TokenParser) -> bool:
     """Whether what follows the comma is DESCRIPTOR(…) or a named argument."""
     index = p._index
     p._advance()
@@ -170,7 +165,7 @@ def _is_time_argument(p: SqlStreamParser) -> bool:
     return found
 
 
-def _time_column(p: SqlStreamParser, name: str) -> exp.Expr:
+def _time_column(p: TokenParser, name: str) -> exp.Expr:
     start = p.here
     wrapped = p.take("DESCRIPTOR", "(")
     token = p._curr

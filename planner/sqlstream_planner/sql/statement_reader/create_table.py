@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.expressions.datatypes import exact_type, seconds_digits
+from sqlstream_planner.sql.datatypes import exact_type, seconds_digits
 from sqlstream_planner.sql.dialect import TUPLE, SqlSyntaxError, range_of
 from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
 from sqlstream_planner.sql.statements import (

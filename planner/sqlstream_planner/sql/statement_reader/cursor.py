@@ -6,11 +6,11 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.expressions.datatypes import sql_type_of
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.datatypes import sql_type_of
 from sqlstream_planner.sql.dialect import SqlStream, SqlSyntaxError, range_of
 from sqlstream_planner.sql.dialect.parser import SqlStreamParser
 from sqlstream_planner.sql.dialect.positions import set_range
+from sqlstream_planner.sql.problems import TypeProblem
 from sqlstream_planner.sql.rendered import RenderedSql
 
 _DIALECT = SqlStream()

@@ -15,10 +15,33 @@ from sqlstream_planner.expressions.functions.translate.entry import (
     literal_text,
     text,
 )
+from sqlstream_planner.logical.expressions import raw, substitute
 
 
 def _array(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
     return exp.Array(expressions=list(arguments))
+
+
+def _joined(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
+    """Texts of an array in a row; array_to_string takes no separator that differs from row to row."""
+    array, separator, *null_text = arguments
+    conditions = " AND ".join(f'"{name}" IS NOT NULL' for name in ("s", "n")[: 1 + len(null_text)])
+    constant = separator.find(exp.Column) is None
+    texts = '"a"'
+    if null_text:
+        texts = 'list_transform("a", lambda __e: coalesce(CAST(__e AS VARCHAR), "n"))'
+    elif not constant:
+        texts = (
+            'list_filter(list_transform("a", lambda __e: CAST(__e AS VARCHAR)), lambda __t: __t IS NOT NULL)'
+        )
+    joined = f'array_to_string({texts}, "s")'
+    if not constant:
+        behind = f"list_reduce({texts}, lambda __l, __r: __l || \"s\" || __r, '')"
+        joined = f'substring({behind}, length("s") + 1)'
+    parts = dict(zip(("a", "s", "n"), (array, separator, *null_text), strict=False))
+    return substitute(
+        raw(f"CASE WHEN {conditions} THEN {joined} END"), {n: e.copy() for n, e in parts.items()}
+    )
 
 
 def _named_struct(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
@@ -61,12 +84,14 @@ COLLECTIONS = (
         "ARRAY_JOIN(array, separator)",
         "CASE WHEN separator IS NOT NULL THEN array_to_string(array, separator) END",
         "elements as text, NULLs left out; NULL where an argument is",
+        builder=_joined,
     ),
     entry(
         "ARRAY_JOIN(array, separator, null_text)",
         "CASE WHEN separator IS NOT NULL AND null_text IS NOT NULL THEN "
         "array_to_string(list_transform(array, lambda e: coalesce(CAST(e AS VARCHAR), null_text)), separator) END",
         "elements as text, NULLs as `null_text`; NULL where an argument is",
+        builder=_joined,
     ),
     entry(
         "CARDINALITY(collection)", "CAST(cardinality(collection) AS BIGINT)", "how many elements or entries"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql import problems
+from sqlstream_planner.sql.problems import TypeProblem
 
 FLINK = "Flink"
 SPARK = "Spark"

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import SHALLOWER
-from sqlstream_planner.expressions.functions.calls import written_call
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.problems import TypeProblem
+from sqlstream_planner.sql.written_calls import written_call
 
 #: How many parts an expression may have that is so much larger than it was written.
 LARGEST = 30_000

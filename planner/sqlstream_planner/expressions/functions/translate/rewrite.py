@@ -10,16 +10,16 @@ from sqlglot import exp
 
 from sqlstream_planner.aggregates import registry as aggregates
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.as_written import as_written, marked
-from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.functions.translate.aggregates import AGGREGATES
 from sqlstream_planner.expressions.functions.translate.entry import Context, Translation, TypeOf
 from sqlstream_planner.expressions.functions.translate.growth import LARGEST, refuse_growth, size
 from sqlstream_planner.expressions.functions.translate.json_ import is_json
 from sqlstream_planner.expressions.functions.translate.similar import similar_to
 from sqlstream_planner.expressions.functions.translate.table import TRANSLATIONS
-from sqlstream_planner.expressions.problems import WRONG_ARGUMENTS, TypeProblem
+from sqlstream_planner.sql.as_written import as_written, marked
 from sqlstream_planner.sql.dialect import SqlStream
+from sqlstream_planner.sql.problems import WRONG_ARGUMENTS, TypeProblem
+from sqlstream_planner.sql.written_calls import WrittenCall, written_call
 
 ANY_NUMBER = ("...",)
 

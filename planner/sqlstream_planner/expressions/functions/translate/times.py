@@ -23,7 +23,7 @@ from sqlstream_planner.expressions.functions.translate.postgres_patterns import 
     parse_format,
     pieces_of,
 )
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.problems import TypeProblem
 
 
 def _parse_format(node: exp.Expr, context: Context) -> exp.Expr:

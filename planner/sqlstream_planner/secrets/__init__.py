@@ -1,1 +1,0 @@
-"""Passwords: kept out of plans, and out of what people see."""

@@ -1,0 +1,1 @@
+"""State directories that begin with savepoints of others: with one, or with several together."""

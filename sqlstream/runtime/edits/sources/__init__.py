@@ -1,0 +1,1 @@
+"""What becomes of sources when a pipeline is edited: where each goes on, whose data is elsewhere, what was not read."""

@@ -1,0 +1,140 @@
+"""A run from its beginning to its end: who it is, the lease, Spark, and one attempt after another."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+
+from sqlstream.runtime.coordination import fencing
+from sqlstream.runtime.coordination.lease import Lease
+from sqlstream.runtime.edits.adopted_history import OtherRowsError
+from sqlstream.runtime.loop.progress import RunResult
+from sqlstream.runtime.loop.reporting import Totals
+from sqlstream.runtime.loop.restarts import Restarts, strategy_of
+from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.run.attempt import Attempts, attempt
+from sqlstream.runtime.run.errors import errors_told
+from sqlstream.runtime.run.request import RunRequest
+from sqlstream.runtime.run.resources import begin_private
+from sqlstream.runtime.spark.masters import is_local
+from sqlstream.runtime.tasks.failures import at_their_places
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import RunInfo
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import DiagnosticError
+
+
+class _StoppedWaitingError(Exception):
+    """The run was asked to stop while it waited for another to give the state directory up."""
+
+
+def run(request: RunRequest) -> RunResult:
+    """Carry a request out; see `runtime.api.run_pipeline`."""
+    started = time.monotonic()
+    stop = request.stop or StopFlag()
+    own_runner, runner = None, request.runner
+    if runner is None:
+        from sqlstream.runtime.spark.on_demand import SparkOnDemand
+
+        on_phase = request.on_phase
+        runner = own_runner = SparkOnDemand(
+            request.master, request.conf, on_start=lambda: on_phase("starting Spark"), on_wait=on_phase
+        )
+        stop.on_interrupt = own_runner.kill
+    store = CheckpointStore(request.uri, sync=request.sync)
+    who = _run_info()
+    lease, totals = Lease(store, who, beat_s=request.lease_beat_s), Totals()
+    strategy = request.restart or strategy_of(request.plan.options.restart)
+    restarts = Restarts(strategy, stop, totals, request.on_restart)
+    # As declared, until the sources are there.
+    restarts.watching = _is_to_watch(request.plan, request.driver_connectors)
+    attempts = Attempts(request, Journal(store), runner, stop, who, lease, totals, restarts, [])
+    with stop_on_signals(stop) if request.handle_signals else nullcontext():
+        try:
+            with errors_told(store):
+                if own_runner is not None and store.is_local and is_local(request.master):
+                    begin_private(Path(store.path("")))
+                lease.acquire(_patient(stop))
+            result = restarts.run(_told(attempts))
+            return replace(result, seconds=time.monotonic() - started)
+        except _StoppedWaitingError:
+            return totals.result("stopped", None, 0.0)
+        except (Exception, KeyboardInterrupt):
+            if stop.interrupted is not None:  # a library has made another error of it
+                raise stop.interrupted from None
+            raise
+        finally:
+            if own_runner is not None:
+                own_runner.close()
+            lease.release()
+
+
+def _run_info() -> RunInfo:
+    return RunInfo(
+        run_id=token_hex(8),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _patient(stop: StopFlag) -> Callable[[float], None]:
+    """Waits for another run to give the state directory up."""
+
+    def wait(seconds: float) -> None:
+        stop.wait(seconds)
+        if stop.requested:
+            raise _StoppedWaitingError
+
+    return wait
+
+
+def _told(attempts: Attempts) -> Callable[[], RunResult]:
+    """An attempt whose errors are told: as diagnostics, without secrets, and not as the data's if another run is at work."""
+    other_rows: set[str] = set()
+    secrets = attempts.request.secrets
+
+    def until_rows_are_known() -> RunResult:
+        while True:
+            try:
+                return attempt(attempts, frozenset(other_rows))
+            except OtherRowsError as found:
+                # An edit that reads more columns than the former query: some rows can't be read now. Nothing was adopted.
+                other_rows.update(found.sources)
+
+    def told() -> RunResult:
+        with errors_told(attempts.store):
+            try:
+                return until_rows_are_known()
+            except Exception as error:
+                try:  # what another run did since is no fault of the data
+                    attempts.lease.check(look=True)
+                    if attempts.begun_at is not None:
+                        fencing.check_whose(attempts.journal, attempts.begun_at, attempts.who)
+                except DiagnosticError as other:
+                    raise other from error
+                if isinstance(error, DiagnosticError):
+                    shown = at_their_places(error, attempts.request.place_of)
+                    shown = shown if secrets is None else secrets.hidden_in(shown)
+                    if shown is not error:
+                        raise shown from None
+                raise
+
+    return told
+
+
+def _is_to_watch(plan: PhysicalPlan, connectors: object) -> bool:
+    """Whether a source is declared without an end, as far as its connector describes itself."""
+    described = getattr(connectors, "descriptors", None)
+    if described is None:
+        return False
+    found = ((spec, described.get(spec.connector)) for spec in plan.sources)
+    return any(one is not None and not one.bounded(spec.options) for spec, one in found)
