@@ -44,13 +44,15 @@ class Split:
     """A part of a source that one task reads; `payload` is a JSON object that only the connector reads.
 
     Splits of an epoch are in source order: reading them one after the other gives the rows in the order in
-    which the source has them, whatever the cutting. `rows` is exact or None, `bytes` an estimate.
+    which the source has them, whatever the cutting. `rows` is exact or None, `bytes` an estimate. `lane` is which part of
+    the source goes through event time by itself (of Kafka "topic/partition"): a split is of one lane; most sources are one.
     """
 
     source: str
     payload: Mapping[str, Any]
     rows: int | None = None
     bytes: int | None = None
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class SourcePlan:
     """What one epoch reads of a source.
 
     `exhausted`: a bounded source has nothing after `next_position` now. `final`: nor can it ever have, since the number of
-    its rows is fixed; into a folder new files may come.
+    its rows is fixed; into a folder new files may come. `lanes` are all lanes that the source has now, also those without
+    rows (`Split.lane`); none where it is one.
     """
 
     splits: tuple[Split, ...]
@@ -66,15 +69,11 @@ class SourcePlan:
     exhausted: bool
     files: int = 0
     final: bool = False
+    lanes: tuple[str, ...] = ()
 
 
 class Source(Protocol):
-    """The driver's half of a source.
-
-    It may have a property `poll_seconds` (when to be asked again), `waits_for` (what for, in words: "files in 'x'") and a
-    method `passed_over` (what of its data is left out because a run was told so, as texts), and be `Rereadable`,
-    `Accountable` and `Movable`.
-    """
+    """The driver's half of a source. It may be `Rereadable`, `Accountable` and `Movable`, and what `capabilities` has."""
 
     @property
     def bounded(self) -> bool:
@@ -82,7 +81,7 @@ class Source(Protocol):
         ...
 
     def initial_position(self) -> Position:
-        """Where reading starts without a checkpoint."""
+        """Where reading starts without a checkpoint; of a source that is `StartingOnce` each call may decide anew."""
         ...
 
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
@@ -101,9 +100,8 @@ class Rereadable(Source, Protocol):
     def until(self, position: Position) -> Source:
         """What this source has read up to `position`, from its beginning: the same rows in the same order.
 
-        It is bounded, is exhausted once it is at `position`, and keeps nothing; it may have a property `bytes`, how many
-        there are to read. Raises DiagnosticError (DAT008) if some of these rows can't be read any more as they were; it
-        says which.
+        It is bounded, is exhausted once it is at `position`, and keeps nothing; it may be `Measured`. Raises
+        DiagnosticError (DAT008) if some of these rows can't be read any more as they were, or are gone; it says which.
         """
         ...
 
@@ -135,12 +133,19 @@ class Movable(Source, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that could not be read: goes to the dead-letter table."""
+    """A row that could not be read: goes to the dead-letter table.
 
-    origin: str  # file path or the like
-    line: int | None  # 1-based line (or record) in it
-    raw: str
+    `origin` is the file, or whatever holds it, `line` the 1-based line or record in a file, `raw` the row as it is written,
+    as bytes where it is no text. Elsewhere `position` is where it is, a JSON object ({"partition": 3, "offset": 17}), and
+    `key` the key that it has beside it.
+    """
+
+    origin: str
+    line: int | None
+    raw: str | bytes
     reason: str
+    position: Mapping[str, Any] | None = None
+    key: bytes | None = None
 
 
 class SplitReader(Protocol):
@@ -194,9 +199,7 @@ class TargetEdit(StrEnum):
 
 
 class Sink(Protocol):
-    """The driver's half of a sink.
-
-    It may have a method `check(*, previous)` that raises what `prepare` would, before Spark starts for the first epoch.
+    """The driver's half of a sink; it may be `EditableSink`, and what `capabilities` has.
 
     `previous` is the last epoch before this one that was committed, 0 before the first (numbers of epochs that were
     given up are left out). A target that keeps its own epoch must be at it; `exactly_once` is the base of such sinks.

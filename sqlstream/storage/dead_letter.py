@@ -128,4 +128,5 @@ def _is_of(letter: dict[str, Any], tables: Collection[str]) -> bool:
 
 def _row(letter: dict[str, Any]) -> str:
     """What stands for the row of a letter, whatever was wrong with it."""
-    return json.dumps([letter.get(name) for name in ("source", "origin", "line", "row")])
+    names = ("source", "origin", "line", "position", "row", "row_base64")
+    return json.dumps([letter.get(name) for name in names], sort_keys=True)

@@ -45,6 +45,7 @@ class PlannedSplit(PlainData):
     payload: Mapping[str, Any]
     rows: int | None = None
     bytes: int | None = None
+    lane: str = field(default="", metadata=stored(if_default=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class PlannedSource(PlainData):
     """What an epoch reads of one source, and the watermarks of that source in it (µs).
 
     `exhausted`: all that is there now is read with it. `drains`: nothing more comes, so that its watermark is at the end.
+    `starts` is its identity where `start` is the first position, which was decided when the epoch was planned ("": a
+    manifest has it, or it is always the same).
     """
 
     name: str
@@ -62,6 +65,7 @@ class PlannedSource(PlainData):
     exhausted: bool
     watermarks: Watermarks
     drains: bool = False
+    starts: str = field(default="", metadata=stored(if_default=False))
 
     @classmethod
     def read_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -126,7 +126,7 @@ def test_a_message_means_the_same_in_any_company(
             file.write_text(line)
             read = read_all(duck, spec, context(folder, f"alone{number}"))
             alone += read.rows
-            bad += [(number, row.raw, row.reason) for row in read.bad]
+            bad += [(number, str(row.raw), row.reason) for row in read.bad]
         for other, text in [("", ""), ("oops", "\noops")]:
             file.write_text("\n".join(lines) + text)
             read = read_all(duck, spec, context(folder, f"all{other}"), limits)

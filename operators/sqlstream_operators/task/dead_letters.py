@@ -6,12 +6,15 @@ many there are of each kind. A line is an object: `epoch`, `kind`, where the row
 - `late`: `operator`, `reason`, `window_start` of the first window that the row missed, `window_end` of the last, `windows`:
   how many there are from the first to the last, `event_time`, `row` (an object)
 - `no-time`: `operator`, `reason`, `row` (an object)
-- `malformed`: `origin`, `line`, `reason`, `row` (text), `expression`: the SQL that can't be computed of a row that was read
+- `malformed`: `origin`, `line` or `position` (an object), `key` (text), `reason`, `row` (text), `expression`: the SQL that
+  can't be computed of a row that was read. Bytes that are no UTF-8 have escapes in `key` and `row`, and are whole in
+  `key_base64` and `row_base64`.
 - `failed`: `operator` that gave the row, `reason`, `expression`, `row` (an object)
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import shutil
@@ -34,7 +37,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.private_folder import make_private
 
 from .epoch import EpochContext
-from .io import BadRow
+from .io import BadRow, NotComputed, PlacedRow
 
 STAGED = "staging/dead-letter"
 """Where a task's file is until its epoch is committed."""
@@ -112,8 +115,11 @@ class DeadLetters:
         number = 0
         with self._file().open("a", encoding="utf-8") as out:
             for row in rows:
-                own = {"origin": row.origin, "line": row.line, "reason": row.reason, "row": row.raw}
-                own["expression"] = getattr(row, "expression", None)
+                own: dict[str, Any] = {"origin": row.origin, "line": row.line}
+                if isinstance(row, PlacedRow):
+                    own |= {"position": row.position, **_text("key", row.key)}
+                own |= {"reason": row.reason, **_text("row", row.raw)}
+                own["expression"] = row.expression if isinstance(row, NotComputed) else None
                 out.write(json.dumps(constant | _present(own), ensure_ascii=False) + "\n")
                 number += 1
         if number:
@@ -196,6 +202,21 @@ def digest(content: BinaryIO) -> str:
     while block := content.read(1 << 20):
         made.update(block)
     return made.hexdigest()[:16]
+
+
+def _text(name: str, value: str | bytes | None) -> dict[str, Any]:
+    """A value as text; bytes that are none are also given whole.
+
+    >>> _text("row", b"caf\xc3\xa9"), _text("row", b"a\xff")
+    ({'row': 'café'}, {'row': 'a\\\\xff', 'row_base64': 'Yf8='})
+    """
+    if not isinstance(value, bytes):
+        return {name: value}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        escaped = value.decode(errors="backslashreplace")
+        return {name: escaped, f"{name}_base64": base64.b64encode(value).decode()}
 
 
 def _present(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,12 +28,34 @@ class BadRow(Protocol):
         """Where in it the row is, from 1."""
 
     @property
-    def raw(self) -> str:
+    def raw(self) -> str | bytes:
         """The row as it is written there."""
 
     @property
     def reason(self) -> str:
         """Why it can't be read."""
+
+
+@runtime_checkable
+class PlacedRow(BadRow, Protocol):
+    """One that may be in something that has no lines."""
+
+    @property
+    def position(self) -> Mapping[str, Any] | None:
+        """Where it is in it: a JSON object."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key that it has beside it."""
+
+
+@runtime_checkable
+class NotComputed(BadRow, Protocol):
+    """One that can be read, and can't be computed with."""
+
+    @property
+    def expression(self) -> str | None:
+        """The SQL that fails over it."""
 
 
 class SplitReader(Protocol):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sqlstream.connectors.api import Split
+from sqlstream.connectors.capabilities import Verifying
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop.committed_sinks import note_committed
 from sqlstream.runtime.loop.epoch import Epoch
@@ -97,7 +98,7 @@ class EpochLoop:
             wall_clock=wall_clock,
             tell=tell,
         )
-        self._outputs = Outputs(program, journal.store)
+        self._outputs = Outputs(program, journal.store, tell)
         self._done = totals if totals is not None else Totals()
         self._manifests = Manifests(program, settings, self._state, self._planner, run, journal)
         self._too_large: EpochPlan | None = None
@@ -127,7 +128,7 @@ class EpochLoop:
     def _recover(self) -> None:
         """Go on behind the last manifest: nothing is under way then, and what an edit of the query means is carried out."""
         found = recover(self._journal)
-        self._state.start_from(found.last, self._program)
+        self._state.start_from(found.last, self._program, found.plan)
         self._planner.start()
         self._outputs.commit_again(found.last)
         if found.begun is None:
@@ -235,9 +236,9 @@ class EpochLoop:
     def _input_is_there(self, plan: EpochPlan) -> bool:
         """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
         for planned in plan.sources:
-            can_replay = getattr(self._program.sources[planned.name], "can_replay", None)
-            splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
-            if can_replay is not None and not can_replay(splits):
+            source = self._program.sources[planned.name]
+            splits = [Split(planned.name, s.payload, s.rows, s.bytes, s.lane) for s in planned.splits]
+            if isinstance(source, Verifying) and not source.can_replay(splits):
                 return False
         return all(is_whole(self._journal.store, copy.name) for copy in plan.dimensions.values())
 

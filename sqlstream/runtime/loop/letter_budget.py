@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlstream.storage.manifest import LetterTally
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -76,6 +77,20 @@ class LetterBudget:
         )
 
 
+def _place(letter: Mapping[str, Any]) -> str:
+    """Where the row of a letter is.
+
+    >>> _place({"source": "t", "origin": "topic clicks", "position": {"partition": 3, "offset": 17}})
+    'topic clicks, partition 3, offset 17'
+    """
+    if "line" in letter:
+        return f"{letter['origin']}, line {letter['line']}"
+    if "position" in letter:
+        at = [f"{name} {value}" for name, value in letter["position"].items()]
+        return ", ".join([letter["origin"], *at])
+    return str(letter["source"])
+
+
 def _samples(store: CheckpointStore, files: Sequence[str]) -> Iterator[str]:
     """The first letters of an epoch, a line each."""
     shown = 0
@@ -84,8 +99,7 @@ def _samples(store: CheckpointStore, files: Sequence[str]) -> Iterator[str]:
             lines = content.read(_READ).split(b"\n")
         for line in lines[:-1]:
             letter = json.loads(line)
-            place = f"{letter['origin']}, line {letter['line']}" if "line" in letter else letter["source"]
-            text = " ".join(f"{place}: {letter['reason']}: {letter['row']}".split())
+            text = " ".join(f"{_place(letter)}: {letter['reason']}: {letter['row']}".split())
             yield text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
             shown += 1
             if shown == _SHOWN:

@@ -1,11 +1,15 @@
-"""What an epoch makes visible: rows of the sinks and dead letters, in two phases around its manifest."""
+"""What an epoch makes visible: rows of the sinks and dead letters, in two phases around its manifest; and how far it read,
+where a source tells others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from sqlstream.connectors.api import EditableSink, Sink, SinkPart, TargetEdit
+from sqlstream.connectors.capabilities import Checked, close
+from sqlstream.runtime.loop.acknowledgements import Acknowledgements
 from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochOutcome
@@ -13,17 +17,18 @@ from sqlstream.storage import dead_letter
 from sqlstream.storage.manifest import EpochPlan, Manifest
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 
 class Outputs:
     """The sinks of a program, those of the program before it, and the dead letters in the store."""
 
-    def __init__(self, program: Program, store: CheckpointStore) -> None:
+    def __init__(self, program: Program, store: CheckpointStore, tell: Callable[[Diagnostic], None]) -> None:
         self._sinks = program.sinks
         self._former = program.former_sinks
         self._targets = program.transition.targets
         self._store = store
+        self._acknowledgements = Acknowledgements(program, tell)
 
     def check(self, previous: int, new: Collection[str] = (), edits: Mapping[str, str] | None = None) -> None:
         """Whether the sinks would take rows, before any are computed.
@@ -32,9 +37,8 @@ class Outputs:
         """
         _begin(self._sinks, edits or {})
         for name, sink in self._sinks.items():
-            check = getattr(sink, "check", None)
-            if check is not None:
-                check(previous=0 if name in new else previous)
+            if isinstance(sink, Checked):
+                sink.check(previous=0 if name in new else previous)
 
     def prepare(self, plan: EpochPlan, outcome: EpochOutcome, previous: int) -> None:
         """Make all that an epoch wrote ready; what may fail, fails here.
@@ -53,14 +57,20 @@ class Outputs:
             sink.commit(manifest.epoch, parts.get(name, ()), previous=manifest.before(name))
         dead_letter.commit(self._store, manifest.dead_letter_files)
         dead_letter.withdraw(self._store, manifest.withdrawn, manifest.epoch)
+        self._acknowledgements.give(manifest)
 
     def commit_again(self, last: Manifest | None) -> None:
         """Make the last epoch visible: the run that published it may have broken off before it did.
 
         Raises DiagnosticError with exit code 4 (STA015) if a sink that is said to be elsewhere now is not there.
         """
-        if last is None or last.void:
+        if last is None:
             return
+        if not last.void:
+            self._commit_sinks_again(last)
+        self._acknowledgements.give(last)
+
+    def _commit_sinks_again(self, last: Manifest) -> None:
         former = {name: one for name, one in self._former.items() if not one.emptied}
         _begin({name: one.sink for name, one in former.items()}, last.sink_edits)
         for name, one in former.items():
@@ -92,11 +102,10 @@ class Outputs:
         dead_letter.abort_uncommitted(self._store, epoch)
 
     def close(self) -> None:
-        """Let go of connections; a transaction that a sink prepared and did not commit is rolled back."""
+        """Let go of connections, of sources too; a transaction that a sink prepared and did not commit is rolled back."""
+        self._acknowledgements.close()
         for sink in (*(former.sink for former in self._former.values()), *self._sinks.values()):
-            close = getattr(sink, "close", None)
-            if close is not None:
-                close()
+            close(sink)
 
 
 def _begin(sinks: Mapping[str, Sink], edits: Mapping[str, str]) -> None:

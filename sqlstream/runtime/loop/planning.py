@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import SourcePlan
+from sqlstream.connectors.capabilities import Awaited, LeavingOut, Polled, StartingOnce
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
 from sqlstream.runtime.loop.dimensions import Dimensions
@@ -25,7 +26,7 @@ from sqlstream.storage.manifest import (
     SourceState,
 )
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
-from sqlstream_operators.plan.spec import WatermarkSpec
+from sqlstream_operators.plan.spec import SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic
@@ -146,7 +147,7 @@ class EpochPlanner:
                     connector=spec.connector,
                     start=state.position,
                     next=plan.next_position,
-                    splits=tuple(PlannedSplit(s.payload, s.rows, s.bytes) for s in plan.splits),
+                    splits=tuple(PlannedSplit(s.payload, s.rows, s.bytes, s.lane) for s in plan.splits),
                     exhausted=plan.exhausted,
                     watermarks=watermarks.planned(
                         state.applied,
@@ -156,6 +157,7 @@ class EpochPlanner:
                         rises=spec.name not in self._program.ends,
                     ),
                     drains=drains,
+                    starts=self._starts(spec),
                 )
             )
         return replace(self._epoch(tuple(planned)), dimensions=self.dimensions.copies())
@@ -192,7 +194,16 @@ class EpochPlanner:
             state = self._state.sources[spec.name]
             marks = Watermarks(state.applied, state.applied, state.applied)
             planned.append(
-                PlannedSource(spec.name, spec.connector, state.position, state.position, (), False, marks)
+                PlannedSource(
+                    spec.name,
+                    spec.connector,
+                    state.position,
+                    state.position,
+                    (),
+                    False,
+                    marks,
+                    starts=self._starts(spec),
+                )
             )
         return replace(
             self._epoch(tuple(planned)),
@@ -202,6 +213,12 @@ class EpochPlanner:
             new_sinks=change.new_sinks,
             sink_edits=change.targets,
         )
+
+    def _starts(self, spec: SourceSpec) -> str:
+        """The identity of a source whose start this epoch is the first to write down."""
+        source = self._program.sources[spec.name]
+        decides = isinstance(source, StartingOnce) and source.starts_once
+        return spec.identity if decides and spec.name not in self._state.known else ""
 
     @property
     def rows_cap(self) -> RowsCap | None:
@@ -254,7 +271,7 @@ class EpochPlanner:
     def waits_for(self) -> str:
         """What a run with nothing to do waits for, in words."""
         named = (
-            str(getattr(source, "waits_for", None) or f"rows of {name}")
+            (source.waits_for if isinstance(source, Awaited) else "") or f"rows of {name}"
             for name, source in self._program.sources.items()
             if name not in self._state.finished
         )
@@ -262,15 +279,13 @@ class EpochPlanner:
 
     def passed_over(self) -> tuple[str, ...]:
         """What of the sources' data runs were told to leave out."""
-        asked = [getattr(source, "passed_over", None) for source in self._program.sources.values()]
-        return tuple(sorted({one for tell in asked if tell is not None for one in tell()}))
+        sources = self._program.sources.values()
+        return tuple(sorted({o for s in sources if isinstance(s, LeavingOut) for o in s.passed_over()}))
 
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""
-        asked = [getattr(source, "poll_seconds", None) for source in self._program.sources.values()]
-        return min(
-            (float(seconds) for seconds in asked if seconds is not None), default=self._settings.poll_s
-        )
+        asked = [s.poll_seconds for s in self._program.sources.values() if isinstance(s, Polled)]
+        return min((seconds for seconds in asked if seconds is not None), default=self._settings.poll_s)
 
     def _end(self, name: str) -> int:
         """The watermark of a source once it is drained."""

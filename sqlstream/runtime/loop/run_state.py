@@ -16,8 +16,8 @@ class RunState:
     """The last manifest, the sources' states, the versions of the operators' states, and which input has ended.
 
     `max_parallelism` is what the versions were written with (0: there are none), `fields` are the ids of the program's
-    stored fields, `finished` the sources from which this run has read all that
-    is there now, `detached` those that the program does not read.
+    stored fields, `known` are the sources that the last manifest has, `finished` those from which this run has read all
+    that is there now, `detached` those that the program does not read.
     """
 
     def __init__(self, lineage: str) -> None:
@@ -26,12 +26,17 @@ class RunState:
         self.sources: dict[str, SourceState] = {}
         self.versions: dict[str, tuple[ShardVersion, ...]] = {}
         self.max_parallelism = 0
+        self.known: set[str] = set()
         self.finished: set[str] = set()
         self.detached: tuple[SourceState, ...] = ()
         self.fields = FieldIds({})
 
-    def start_from(self, last: Manifest | None, program: Program) -> None:
-        """Go on from a manifest, or from the beginning of each source that it does not know."""
+    def start_from(self, last: Manifest | None, program: Program, begun: EpochPlan | None = None) -> None:
+        """Go on from a manifest, or from the beginning of each source that it does not know.
+
+        Of one that starts once, that is where the epoch starts that was `begun` after the manifest, whether it is replayed
+        or given up.
+        """
         self.last = last
         fields = FieldIds({}) if last is None else last.field_ids
         self.fields = fields.after(program.plan.states, program.transition.came_from)
@@ -40,7 +45,8 @@ class RunState:
         known = go_on(positions, specs)
         taken = {(state.identity, state.folder) for state in known.values()}
         self.detached = tuple(state for state in positions if (state.identity, state.folder) not in taken)
-        self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
+        self.known = set(known)
+        self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program, begun) for spec in specs}
         if last is not None:
             self.lineage = last.lineage
             self.max_parallelism = last.max_parallelism
@@ -66,17 +72,27 @@ class RunState:
         """Go on from an epoch that is committed."""
         self.last = facts.manifest
         self.sources = {state.name: state for state in facts.manifest.sources}
+        self.known = set(self.sources)
         self.versions = dict(facts.outcome.states)
         self.max_parallelism = facts.manifest.max_parallelism
         self.finished |= {source.name for source in facts.plan.sources if source.exhausted}
 
 
-def _beginning(spec: SourceSpec, program: Program) -> SourceState:
+def _beginning(spec: SourceSpec, program: Program, begun: EpochPlan | None) -> SourceState:
     """The state of a source of which nothing was read."""
+    decided = {
+        source.name: source.start
+        for source in (() if begun is None else begun.sources)
+        if (source.connector, source.starts) == (spec.connector, spec.identity) and spec.identity
+    }
+    if decided:
+        start = decided.get(spec.name, next(iter(decided.values())))
+    else:
+        start = program.sources[spec.name].initial_position()
     return SourceState(
         spec.name,
         spec.connector,
-        program.sources[spec.name].initial_position(),
+        start,
         identity=spec.identity,
         folder=program.source_folders[spec.name],
         rows=0,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sqlstream.connectors.api import ConnectorContext, Sink, TargetEdit
+from sqlstream.connectors.capabilities import TakingOver
 from sqlstream.runtime.edits.plan.plan_parts import EditPlan
 from sqlstream.runtime.edits.sinks.former_sinks import can_be_reached, check_passwords
 from sqlstream.runtime.edits.sinks.sink_edit import SinkEdit, not_there
@@ -126,7 +127,6 @@ def _left_columns(spec: SinkSpec, edits: Iterable[SinkEdit]) -> tuple[str, ...]:
     return tuple(c.name for c in former.schema if c.name.lower() not in given) if former is not None else ()
 
 
-def _takes_over(sink: Sink | None, former: SinkSpec) -> bool:
+def _takes_over(sink: Sink, former: SinkSpec) -> bool:
     """Whether a sink says that it can commit what one with the spec `former` prepared (a new password …)."""
-    takes_over = getattr(sink, "takes_over", None)
-    return takes_over is not None and bool(takes_over(former))
+    return isinstance(sink, TakingOver) and sink.takes_over(former)

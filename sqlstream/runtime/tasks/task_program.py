@@ -75,7 +75,7 @@ class TaskProgram:
     def of(cls, job: EpochJob) -> TaskProgram:
         """The program of an epoch's tasks."""
         splits = [
-            Split(source.name, split.payload, split.rows, split.bytes)
+            Split(source.name, split.payload, split.rows, split.bytes, split.lane)
             for source in job.plan.sources
             for split in source.splits
         ]
@@ -176,10 +176,7 @@ class TaskProgram:
         context = self.context.to_json()
         if not state:
             context["state"] = {}
-        listed = [
-            [[t.ordinal, t.split.source, dict(t.split.payload), t.split.rows, t.split.bytes] for t in task]
-            for task in (self.tasks if tasks else ())
-        ]
+        listed = [[_told(t) for t in task] for task in (self.tasks if tasks else ())]
         known = dict(self.secrets.values) if secrets else {}
         own = {"base_dir": self.base_dir, "secrets": known}
         return _packed({"context": context, "tasks": listed, **own})
@@ -198,6 +195,11 @@ class TaskProgram:
             content["base_dir"],
             Secrets(content["secrets"]),
         )
+
+
+def _told(split: TaskSplit) -> list[Any]:
+    s = split.split
+    return [split.ordinal, s.source, dict(s.payload), s.rows, s.bytes, *([s.lane] if s.lane else [])]
 
 
 def _packed(data: Any) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,16 @@ class Bad:
     line: int | None
     raw: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    origin: str
+    line: int | None
+    raw: str | bytes
+    reason: str
+    position: Mapping[str, Any] | None = None
+    key: bytes | None = None
 
 
 def letters(root: Path, task: str = "0-00001") -> DeadLetters:
@@ -99,6 +110,28 @@ def test_rows_of_all_kinds_are_in_one_file_in_the_order_in_which_they_came(tmp_p
     assert "window_end" not in lines[2]
     assert [line.get("line", "none") for line in lines[4:7]] == [1, "none", 2]
     assert list((tmp_path / "local").iterdir()) == [], "the folder of the task's machine goes"
+
+
+def test_a_row_of_a_queue_has_a_position_and_bytes(tmp_path: Path) -> None:
+    """Bytes that are no text are kept whole, beside text that can be read."""
+    with closing(letters(tmp_path)) as kept:
+        at = {"topic": "clicks", "partition": 3, "offset": 17}
+        kept.malformed(
+            "t",
+            [Placed("topic clicks", None, b'{"a": ', "bad", at, b"k\x80"), Placed("o", None, b"\xff", "b")],
+        )
+        text, binary = staged(tmp_path, kept.stage())
+    constant = {"epoch": 3, "kind": "malformed", "source": "t"}
+    assert text == {
+        **constant,
+        "origin": "topic clicks",
+        "position": at,
+        "key": "k\\x80",
+        "key_base64": "a4A=",
+        "reason": "bad",
+        "row": '{"a": ',
+    }
+    assert binary == {**constant, "origin": "o", "reason": "b", "row": "\\xff", "row_base64": "/w=="}
 
 
 def test_without_any_nothing_is_staged(tmp_path: Path) -> None:

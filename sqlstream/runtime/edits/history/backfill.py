@@ -225,19 +225,17 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A source of which nothing was read."""
-
-    start: Position
+    """A source of which nothing was read: where that would begin does not matter, and may be decided anew each time."""
 
     @property
     def bounded(self) -> bool:
         return True
 
     def initial_position(self) -> Position:
-        return self.start
+        return {}
 
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
-        return SourcePlan((), self.start, True)
+        return SourcePlan((), position, True)
 
     def lag(self, position: Position) -> int | None:
         return 0
@@ -269,7 +267,7 @@ def _history(
     for spec in plan.sources:
         source, state = sources[spec.name], known.get(spec.name)
         if state is None or state.position == source.initial_position():
-            found[spec.name] = _Unread(source.initial_position())
+            found[spec.name] = _Unread()
         elif not isinstance(source, Rereadable):
             told = (
                 f"source `{spec.name}` can't be read again: its connector '{spec.connector}' keeps no history"
@@ -306,9 +304,10 @@ def _check_reached(
 ) -> None:
     """Raise InternalError unless all sources are where the backfill was to end."""
     for name, source in sources.items():
-        wanted = known[name].position if name in known else source.initial_position()
-        state = reached.get(name) or SourceState(name, "", source.initial_position())
-        if dict(state.position) != dict(wanted) or state.applied != ends[name]:
+        unread = isinstance(source, _Unread)
+        wanted = {} if unread else known[name].position
+        state = reached.get(name) or SourceState(name, "", {} if unread else source.initial_position())
+        if (not unread and dict(state.position) != dict(wanted)) or state.applied != ends[name]:
             raise InternalError(
                 f"a backfill ended with {name} at {dict(state.position)} and watermark {state.applied}, "
                 f"not at {dict(wanted)} and {ends[name]}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.connectors.api import Rereadable, Source
+from sqlstream.connectors.capabilities import Measured, close
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.cut_down import cut_down
@@ -111,10 +112,13 @@ def history(
         if source_of is not None:
             try:
                 source = source_of(spec, state.folder)
-                if isinstance(source, Rereadable):
-                    size = getattr(source.until(state.position), "bytes", None)
-                else:
-                    missing[spec.name] = _unrepeatable(spec)
+                try:
+                    if isinstance(source, Rereadable):
+                        size = _bytes_of(source.until(state.position))
+                    else:
+                        missing[spec.name] = _unrepeatable(spec)
+                finally:
+                    close(source)
             except DiagnosticError as error:
                 missing[spec.name] = error.diagnostics[0]
             except DataError as error:
@@ -124,6 +128,14 @@ def history(
             seconds = round(state.rows / rows_per_second, 1)
         readings[spec.name] = Reading(spec.name, state.rows, size, seconds)
     return History(readings, missing)
+
+
+def _bytes_of(source: Source) -> int | None:
+    """How much there is to read of a source, if it knows; it is let go."""
+    try:
+        return source.bytes if isinstance(source, Measured) else None
+    finally:
+        close(source)
 
 
 def _unrepeatable(spec: SourceSpec) -> Diagnostic:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlstream.connectors.api import Accountable, Source
+from sqlstream.connectors.capabilities import close
 from sqlstream.runtime.edits.savepoints.fork import Origin
 from sqlstream.runtime.edits.sources.source_folders import copied_folder
 from sqlstream.runtime.loop.forgotten_keys import known_forgotten
@@ -288,9 +289,10 @@ def _read(part: _Part, state: SourceState, source_of: SourceOf) -> object:
         source = source_of(spec, part.origin.store, f"{part.origin.savepoint.prefix}{state.folder}")
     except DiagnosticError:  # a password that only the former file had
         return None
-    if isinstance(source, Accountable):
-        return source.read_up_to(state.position)
-    return dict(state.position)
+    try:
+        return source.read_up_to(state.position) if isinstance(source, Accountable) else dict(state.position)
+    finally:
+        close(source)
 
 
 def _same_marks(one: SourceState, other: SourceState) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sqlstream.connectors.api import EditableSink, Sink, TargetEdit
+from sqlstream.connectors.capabilities import close
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream_operators.errors import TargetError
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
@@ -60,9 +61,7 @@ def looking(
                 away(told)
             return otherwise
         finally:
-            close = getattr(sink, "close", None)
-            if close is not None:
-                close()
+            close(sink)
 
     def refusal(
         spec: SinkSpec, known_as: str, epochs: Collection[int], edit: TargetEdit | None

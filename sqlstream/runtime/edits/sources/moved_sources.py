@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlstream.connectors.api import Movable, Source
+from sqlstream.connectors.capabilities import close
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.edits.sources.source_folders import free_folder
 from sqlstream.runtime.loop.recovery import committed_epoch, physical_plan, recover
@@ -137,14 +138,17 @@ def taken_over(
         if isinstance(source, Movable):
             if again is not None:
                 was = replace(spec, options={**spec.options, **again})
-                source.take_over(was, journal.store, f"{prefix}{state.folder}", state.position)
             elif state.name not in former:
                 raise _wrong(
                     f"the table `{spec.name}` was not read when it moved",
                     notes=("run the query over its former place once, and then again with its new place",),
                 )
             else:
-                source.take_over(former[state.name], journal.store, f"{prefix}{state.folder}", state.position)
+                was = former[state.name]
+            try:
+                source.take_over(was, journal.store, f"{prefix}{state.folder}", state.position)
+            finally:
+                close(source)
             found[state.folder] = replace(state, folder=folder)
         elif again is None:
             warnings.append(

@@ -1,0 +1,128 @@
+"""What a source or a sink may be able to do besides what every one does: a protocol each, asked by `isinstance`.
+
+`Rereadable`, `Accountable`, `Movable` and `EditableSink`, which decide what an edit can do, are in `api`. A class that
+names these as its bases has its signatures checked where it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.api import Split
+    from sqlstream_operators.plan.spec import SinkSpec
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A source or sink that holds something (a connection, a client's threads) until it is told to let go."""
+
+    def close(self) -> None:
+        """Let go; called once nothing else is. What a sink has prepared and not committed is rolled back."""
+        ...
+
+
+def close(one: object) -> None:
+    """Let a source or sink go, if it holds anything."""
+    if isinstance(one, Closing):
+        one.close()
+
+
+# ------------------------------------------------------------------------------------------------------ sources
+
+
+@runtime_checkable
+class Polled(Protocol):
+    """A source that knows when it is worth asking it again."""
+
+    @property
+    def poll_seconds(self) -> float | None:
+        """Seconds until then; None: whenever the run looks."""
+        ...
+
+
+@runtime_checkable
+class Awaited(Protocol):
+    """A source that can say what a run waits for that has read all of it."""
+
+    @property
+    def waits_for(self) -> str:
+        """That in words, such as "files in 'x'"."""
+        ...
+
+
+@runtime_checkable
+class LeavingOut(Protocol):
+    """A source of which a run may have been told to leave something out."""
+
+    def passed_over(self) -> Sequence[str]:
+        """What of its data is left out, as texts."""
+        ...
+
+
+@runtime_checkable
+class Verifying(Protocol):
+    """A source that can tell whether what was planned is still there as it was."""
+
+    def can_replay(self, splits: Sequence[Split]) -> bool:
+        """Whether splits that were planned earlier can be read exactly as they were planned."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A source that knows how much there is to read of it: what `Rereadable.until` gives may be one."""
+
+    @property
+    def bytes(self) -> int | None:
+        """How many bytes; None if that is not known."""
+        ...
+
+
+@runtime_checkable
+class Acknowledging(Protocol):
+    """A source that tells others how far it was read, such as the offsets of a consumer group."""
+
+    def committed(self, position: Mapping[str, Any]) -> None:
+        """An epoch that ends at `position` is published, and what it made can be seen.
+
+        Called after each such epoch, and when a run begins for the last one: a run may have broken off before it did. What
+        this raises fails nothing: the manifest is the truth, and the run warns.
+        """
+        ...
+
+
+@runtime_checkable
+class StartingOnce(Protocol):
+    """A source whose start depends on when it is asked (`latest`, a timestamp): it is decided once, and written down.
+
+    The first epoch's plan has it, before anything is read. Where rows are read again (`Rereadable.until`), they begin there
+    too: such a source keeps its start in its positions.
+    """
+
+    @property
+    def starts_once(self) -> bool:
+        """Whether this one's does."""
+        ...
+
+
+# -------------------------------------------------------------------------------------------------------- sinks
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A sink that can tell before any row is computed whether it would take some."""
+
+    def check(self, *, previous: int) -> None:
+        """Raise what `Sink.prepare` would of an epoch after `previous`; nothing of it stays."""
+        ...
+
+
+@runtime_checkable
+class TakingOver(Protocol):
+    """A sink that can commit what another one prepared (with a former password …)."""
+
+    def takes_over(self, former: SinkSpec) -> bool:
+        """Whether it can for one with the spec `former`."""
+        ...
