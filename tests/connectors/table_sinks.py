@@ -20,7 +20,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
 from sqlstream.connectors.exactly_once.staged import StagedEpoch, StagingWriter, staging_folder
-from sqlstream.connectors.exactly_once.target import Target
+from sqlstream.connectors.exactly_once.target import TableEdits, Target
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
@@ -169,13 +169,15 @@ _numbers = itertools.count()
 class _Watched:
     """A target that tells of each step before and after it is done."""
 
-    def __init__(self, target: Target, tell: Callable[[str, bool], None]) -> None:
+    def __init__(self, target: Target | TableEdits, tell: Callable[[str, bool], None]) -> None:
         self._target, self._tell = target, tell
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
         if name in ("location", "wording", "owns_all_rows", "release", "close"):
             return found
+        if name == "edits":
+            return None if found is None else _Watched(found, self._tell)
 
         def step(*arguments: Any, **options: Any) -> Any:
             self._tell(name, False)

@@ -41,7 +41,7 @@ from sqlstream.connectors.database.names import (
 from sqlstream.connectors.database.published import PublishedCopy
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, Wording, held, unusable
+from sqlstream.connectors.exactly_once.target import Record, TableEdits, Wording, held, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
@@ -115,6 +115,11 @@ class DuckTable:
     def wording(self) -> Wording:
         """What messages call it."""
         return WORDING
+
+    @property
+    def edits(self) -> TableEdits:
+        """A table can be reshaped."""
+        return self
 
     @property
     def owns_all_rows(self) -> bool:

@@ -36,7 +36,7 @@ from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
+from sqlstream.connectors.exactly_once.target import Record, TableEdits, Wording, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck.session import DuckSession
@@ -74,6 +74,11 @@ class PostgresTable:
     def wording(self) -> Wording:
         """What messages call it."""
         return WORDING
+
+    @property
+    def edits(self) -> TableEdits:
+        """A table can be reshaped."""
+        return self
 
     @property
     def owns_all_rows(self) -> bool:

@@ -12,7 +12,13 @@ from dataclasses import replace
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
+from sqlstream.connectors.exactly_once.target import (
+    LostConnectionError,
+    Record,
+    TableEdits,
+    Target,
+    unusable,
+)
 from sqlstream.storage.identity import NAME, identity, is_lost
 from sqlstream_operators.errors import MemoryExhaustedError, TargetError
 from sqlstream_operators.plan.spec import SinkSpec
@@ -100,7 +106,7 @@ class ExactlyOnceSink:
             if not is_new:
                 raise self._dropped(max(epochs))
             if self._edit is None:
-                self._target.check_shape()
+                self._check_shape()
                 self._check_empty()
             return
         if not self._is_known() and not is_lost(self._store):
@@ -111,7 +117,7 @@ class ExactlyOnceSink:
         if record.epoch not in epochs:
             self._check_at(record, max(epochs))
         if self._edit is None:
-            self._target.check_shape()
+            self._check_shape()
 
     def _is_known(self) -> bool:
         """Whether this state directory has a name; without one, it has given nothing to anybody."""
@@ -279,7 +285,7 @@ class ExactlyOnceSink:
 
     def _apply(self, epoch: int, rows: StagedEpoch, *, over: Record | None) -> None:
         if self._edit is TargetEdit.REPLACE:
-            self._target.replace(rows)
+            self._edits().replace(rows)
         elif rows.rows:
             self._target.apply(rows)
         self._record(epoch, over=over)
@@ -302,7 +308,7 @@ class ExactlyOnceSink:
             if record is None or not self._target.exists():
                 raise self._dropped(previous)
             self._check_at(record, previous)
-            self._target.reshape(keep_rows=edit is TargetEdit.ALTER)
+            self._edits().reshape(keep_rows=edit is TargetEdit.ALTER)
             return record
         if record is not None and not self._is_free(record):
             self._check_owner(record)
@@ -317,7 +323,8 @@ class ExactlyOnceSink:
                 f"empty the {words.noun} ({words.empty}), drop it ({words.drop}), or choose another "
                 f"'{words.name_option}'",
             )
-        self._target.reshape(keep_rows=False)
+        if self._target.edits is not None:
+            self._target.edits.reshape(keep_rows=False)
         return record
 
     def _set_up(self, previous: int) -> None:
@@ -336,14 +343,14 @@ class ExactlyOnceSink:
         elif self._is_free(record):
             if previous:
                 raise self._dropped(previous)
-            self._target.check_shape()
+            self._check_shape()
             self._check_empty()
         elif record is not None:
             if previous or not self._left_and_emptied(record):
                 self._check_at(record, previous)
-                self._target.check_shape()
+                self._check_shape()
                 return
-            self._target.check_shape()
+            self._check_shape()
         self._record(0, over=record)
 
     def _left_and_emptied(self, record: Record) -> bool:
@@ -385,6 +392,21 @@ class ExactlyOnceSink:
             raise self._ahead(record.epoch, epoch)
         if record.epoch < epoch:
             raise self._behind(record.epoch, epoch)
+
+    def _check_shape(self) -> None:
+        if self._target.edits is not None:
+            self._target.edits.check_shape()
+
+    def _edits(self) -> TableEdits:
+        """How the target is altered. Raises TargetError for a log: what is in it stays as it was given."""
+        if self._target.edits is None:
+            words = self._target.wording
+            raise TargetError(
+                f"the {words.noun} of `{self._spec.name}` can't be altered",
+                (f"{self._target.location} is a log: what was written stays as it is",),
+                f"choose another '{words.name_option}'; or {self._anew()}",
+            )
+        return self._target.edits
 
     def _check_empty(self) -> None:
         if self._target.owns_all_rows and not self._target.is_empty():

@@ -37,6 +37,28 @@ class LostConnectionError(Exception):
     """The target went away; whether the transaction was committed is not known."""
 
 
+class TableEdits(Protocol):
+    """What is done to a table and can't be done to a log: it has a shape of its own, and rows that can be replaced.
+
+    All of it is part of the target's transaction.
+    """
+
+    def check_shape(self) -> None:
+        """Raises DataError if it has other columns than the sink."""
+        ...
+
+    def reshape(self, *, keep_rows: bool) -> None:
+        """Give the target the columns that the sink has and it lacks, the wider types, and the sink's key.
+
+        With `keep_rows` its rows stay, and have NULL in a new column. Raises DataError for what can't be done exactly.
+        """
+        ...
+
+    def replace(self, rows: StagedEpoch) -> None:
+        """Make the rows of an epoch all that the target has; what is the same already may stay as it is."""
+        ...
+
+
 class Target(Protocol):
     """One table, topic … and at most one transaction on it.
 
@@ -53,6 +75,11 @@ class Target(Protocol):
     @property
     def wording(self) -> Wording:
         """What messages call it."""
+        ...
+
+    @property
+    def edits(self) -> TableEdits | None:
+        """How it is checked, reshaped and replaced; None for a log, whose messages are of any shape and stay."""
         ...
 
     @property
@@ -80,27 +107,12 @@ class Target(Protocol):
         """Whether it has no rows."""
         ...
 
-    def check_shape(self) -> None:
-        """Raises DataError if it has other columns than the sink."""
-        ...
-
     def create_record_store(self) -> None:
         """Create what `write_record` writes to, if it is not there."""
         ...
 
     def create(self) -> None:
         """Create the target."""
-        ...
-
-    def reshape(self, *, keep_rows: bool) -> None:
-        """Give the target the columns that the sink has and it lacks, the wider types, and the sink's key.
-
-        With `keep_rows` its rows stay, and have NULL in a new column. Raises DataError for what can't be done exactly.
-        """
-        ...
-
-    def replace(self, rows: StagedEpoch) -> None:
-        """Make the rows of an epoch all that the target has; what is the same already may stay as it is."""
         ...
 
     def apply(self, rows: StagedEpoch) -> None:
