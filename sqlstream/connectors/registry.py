@@ -14,10 +14,12 @@ from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
 from sqlstream.connectors.datagen.descriptor import DESCRIPTOR as DATAGEN
 from sqlstream.connectors.duckdb.descriptor import DESCRIPTOR as DUCKDB
 from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR as FILESYSTEM
+from sqlstream.connectors.kafka.descriptor import DESCRIPTOR as KAFKA
 from sqlstream.connectors.nexmark.descriptor import DESCRIPTOR as NEXMARK
 from sqlstream.connectors.one_row.descriptor import DESCRIPTOR as ONE_ROW
 from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
+from sqlstream.connectors.upsert_kafka.descriptor import DESCRIPTOR as UPSERT_KAFKA
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.text.name_lists import names_in
@@ -162,11 +164,13 @@ REGISTERED = Registry(
         sink="database.factory:PostgresSinkFactory",
         dimension="database.postgres_dimension:PostgresDimension",
     ),
+    Connector(KAFKA),
+    Connector(UPSERT_KAFKA),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(
             """
-            kafka upsert-kafka jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
+            jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
             mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 iceberg paimon delta hudi
             faker socket rabbitmq mysql-cdc postgres-cdc spark rest starrocks clickhouse redis
             prometheus

@@ -159,7 +159,7 @@ class InputFiles:
         reader = factory.reader(spec, base)
         duck = DuckSession()
         types = {**{c.name: c.type for c in spec.physical}, **{m.name: m.type for m in spec.metadata}}
-        changelog = self.catalog.connectors[spec.connector].gives_changes(spec.options.get("format"))
+        changelog = self.catalog.connectors[spec.connector].gives_changes(spec.options)
         if changelog:
             types[KIND_COLUMN] = VARCHAR
         names = list(types)

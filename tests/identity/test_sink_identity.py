@@ -179,11 +179,17 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     }
     assert harmless == {
         "auto-compaction",
-        "json.fail-on-missing-field",
+        *(f"{prefix}json.fail-on-missing-field" for prefix in ("", "key.", "value.")),
         "parquet.compression",
         "partition.time-extractor.timestamp-formatter",
         "partition.time-extractor.timestamp-pattern",
         "print-identifier",
+        "properties.*",
+        *(f"properties.{name}" for name in ("sasl.jaas.config", "sasl.password", "ssl.key.password")),
+        *(f"properties.ssl.{name}" for name in ("keystore.key", "keystore.password", "truststore.password")),
+        "sink.buffer-flush.interval",
+        "sink.buffer-flush.max-rows",
+        "sink.delivery-guarantee",
         "sink.parallelism",
         "sink.partition-commit.delay",
         "sink.partition-commit.policy.kind",
@@ -193,6 +199,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         "sink.rolling-policy.file-size",
         "sink.rolling-policy.inactivity-interval",
         "sink.rolling-policy.rollover-interval",
+        "sink.transactional-id-prefix",
         "standard-error",
     }
     assert {d.name for d in REGISTERED.descriptors if d.sink.tells_epochs} == {"duckdb", "postgres"}

@@ -76,7 +76,7 @@ def test_a_table_and_its_settings() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "at", "said"),
     [
-        ("CREATE TABLE t (a INT) WITH ('connector' = 'kafka')", "OPT001", "'kafka'", "known from Flink"),
+        ("CREATE TABLE t (a INT) WITH ('connector' = 'pulsar')", "OPT001", "'pulsar'", "known from Flink"),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'filesytem')", "OPT001", "'filesytem'", "did you mean 'filesystem'"),
         ("CREATE TABLE t (a INT)", "OPT004", "t", "has no connector"),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x')", "OPT004", "WITH", "'format' = 'json'"),

@@ -85,6 +85,10 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         "source.settle-time",
         "scan.parallelism",
         "rows-per-second",
+        "properties.*",
+        *(f"properties.{name}" for name in ("sasl.jaas.config", "sasl.password", "ssl.key.password")),
+        *(f"properties.ssl.{name}" for name in ("keystore.key", "keystore.password", "truststore.password")),
+        "scan.topic-partition-discovery.interval",
         *(option.name for option in LOOKUP_OPTIONS),
     }
     datagen = REGISTERED.descriptors["datagen"]

@@ -33,7 +33,7 @@ def source_view(catalog: Catalog, spec: SourceSpec, files: Files | None, header:
     view = f"CREATE OR REPLACE VIEW {quote_identifier(spec.name)} AS\n"
     if form is None:
         note = f"-- {spec.connector}: rows as the connector gives them, as Parquet\n"
-        changelog = catalog.connectors[spec.connector].gives_changes(spec.options.get("format"))
+        changelog = catalog.connectors[spec.connector].gives_changes(spec.options)
         return f"{note}{view}{copied_select(spec, found, changelog)}"
     try:
         return view + form(spec, found)

@@ -100,7 +100,7 @@ class Tables:
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
         times: list[int] = []  # columns of process time
-        changelog = table.descriptor.gives_changes(table.settings.get("format"))
+        changelog = table.descriptor.gives_changes(table.settings)
         for c in table.columns:
             if isinstance(c, ComputedColumn) and is_process_time(c.expression):
                 fields.append(Field(self.context.new_id(c.name), c.name, TIMESTAMPTZ, True))

@@ -7,7 +7,7 @@ Nothing here, and nothing that a descriptor imports, may need Arrow, DuckDB or S
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -64,6 +64,10 @@ class FormatDescriptor:
             if not option.name.startswith(f"{self.name}."):
                 raise ValueError(f"{option.name} is no option of the format {self.name}")
 
+    def options_with(self, prefix: str) -> tuple[OptionDef, ...]:
+        """Its options as they are called behind a prefix."""
+        return tuple(replace(o, name=f"{prefix}{o.name}") for o in self.options) if prefix else self.options
+
 
 class Past(StrEnum):
     """What becomes of rows that a sink was given, once its query is edited."""
@@ -119,7 +123,9 @@ SinkValidation = Callable[["SinkSpec"], "Diagnostic | None"]
 class ConnectorDescriptor:
     """A connector: what a table on it can be used for, its options besides `connector`, and what it can do.
 
-    `options` are those of every format; `formats` with an option `format` that chooses one. `metadata` is what
+    `options` are those of every format; `formats` with an option `format` that chooses one. Where a row has several parts,
+    `format_prefixes` are what stands before that option and before the format's own: `key.` of `key.format` and
+    `key.csv.null-literal`. The first that is set, and is not `key.`, is the format of the row. `metadata` is what
     METADATA columns can be. As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its
     format, `dimension` whether a lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB
     reads it (None: the referee is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may
@@ -131,6 +137,7 @@ class ConnectorDescriptor:
     roles: tuple[Role, ...]
     options: tuple[OptionDef, ...] = ()
     formats: tuple[FormatDescriptor, ...] = ()
+    format_prefixes: tuple[str, ...] = ("",)
     metadata: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
     bounded: Callable[[Settings], bool] = lambda settings: True
     changelog: bool = False
@@ -142,7 +149,8 @@ class ConnectorDescriptor:
     validate_sink: SinkValidation = lambda sink: None
 
     def __post_init__(self) -> None:
-        if bool(self.formats) != any(option.name == "format" for option in self.all_options):
+        choosing = {f"{prefix}format" for prefix in self.format_prefixes if self.formats}
+        if choosing != {option.name for option in self.options if option.name.split(".")[-1] == "format"}:
             raise ValueError(f"{self.name}: formats and the option 'format' belong together")
         for option in self.all_options:
             if SECRET_NAME.search(option.name) and not option.secret:
@@ -151,43 +159,59 @@ class ConnectorDescriptor:
     @property
     def all_options(self) -> tuple[OptionDef, ...]:
         """The connector's options and those of all its formats."""
-        return (*self.options, *(option for f in self.formats for option in f.options))
+        of_formats = (f.options_with(p) for p in self.format_prefixes for f in self.formats)
+        return (*self.options, *(option for options in of_formats for option in options))
 
     def format(self, name: OptionValue | None) -> FormatDescriptor | None:
         """The format of this name, ignoring case as the option does; None if there is none."""
         wanted = str(name).strip().lower()
         return next((f for f in self.formats if f.name.lower() == wanted), None)
 
-    def concerned(self, format_: OptionValue | None) -> tuple[OptionDef, ...]:
-        """The options that mean something to a table with a format: `csv.…` says nothing about JSON files."""
-        chosen = self.format(format_)
-        return (*self.options, *(chosen.options if chosen is not None else ()))
+    def row_format(self, options: Mapping[str, OptionValue]) -> FormatDescriptor | None:
+        """The format of rows (of their values, where they have keys, too) that the options choose; None if none does."""
+        return self.format(next((options[o] for o in self._row_formats if o in options), None))
 
-    def roles_with(self, format_: OptionValue | None) -> tuple[Role, ...]:
-        """What a table with a format can be used for."""
-        chosen = self.format(format_)
+    def concerned(self, options: Mapping[str, OptionValue]) -> tuple[OptionDef, ...]:
+        """The options that mean something to a table with its formats: `csv.…` says nothing about JSON files."""
+        found = list(self.options)
+        for prefix in self.format_prefixes:
+            chosen = self.format(options.get(f"{prefix}format"))
+            found += chosen.options_with(prefix) if chosen is not None else ()
+        return tuple(found)
+
+    def roles_with(self, options: Mapping[str, OptionValue]) -> tuple[Role, ...]:
+        """What a table with these options can be used for."""
+        chosen = self.row_format(options)
         return self.roles if chosen is None else tuple(r for r in self.roles if r in chosen.roles)
 
-    def gives_changes(self, format_: OptionValue | None) -> bool:
-        """Whether a source with a format gives changes of rows."""
-        chosen = self.format(format_)
+    def gives_changes(self, options: Mapping[str, OptionValue]) -> bool:
+        """Whether a source with these options gives changes of rows."""
+        chosen = self.row_format(options)
         return self.changelog or (chosen is not None and chosen.changelog)
 
-    def is_dimension_with(self, format_: OptionValue | None) -> bool:
-        """Whether a lookup join can read a table with a format."""
-        chosen = self.format(format_)
+    def is_dimension_with(self, options: Mapping[str, OptionValue]) -> bool:
+        """Whether a lookup join can read a table with these options."""
+        chosen = self.row_format(options)
         reads = chosen is None or Role.SOURCE in chosen.roles
-        return self.dimension and reads and not self.gives_changes(format_)
+        return self.dimension and reads and not self.gives_changes(options)
 
-    def takes_changes(self, format_: OptionValue | None) -> bool:
-        """Whether a sink with a format can take back rows."""
-        chosen = self.format(format_)
+    def takes_changes(self, options: Mapping[str, OptionValue]) -> bool:
+        """Whether a sink with these options can take back rows."""
+        chosen = self.row_format(options)
         return self.sink.changes or (chosen is not None and chosen.changelog and Role.SINK in chosen.roles)
 
     def lookup_with(self, settings: Settings) -> ColumnLookup:
         """How columns are found by a source with these options."""
-        chosen = self.format(settings.get("format"))
-        return self.lookup if chosen is None else chosen.lookup(settings)
+        option = next((o for o in self._row_formats if o in settings), "format")
+        chosen = self.format(settings.get(option))
+        if chosen is None:
+            return self.lookup
+        prefix = option.removesuffix("format")
+        return chosen.lookup({key.removeprefix(prefix): value for key, value in settings.items()})
+
+    @property
+    def _row_formats(self) -> tuple[str, ...]:
+        return tuple(f"{prefix}format" for prefix in self.format_prefixes if prefix != "key.")
 
 
 @dataclass(frozen=True, slots=True)

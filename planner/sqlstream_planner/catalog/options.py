@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
+from sqlstream_planner.text.masking import SECRET_NAME
 
 OptionValue = str | int | float | bool
 _N = TypeVar("_N", int, float)
@@ -47,7 +48,8 @@ BOTH = (Role.SOURCE, Role.SINK)
 
 @dataclass(frozen=True, slots=True)
 class OptionDef:
-    """One option: its name (`#` in it stands for a column), what its value is, and whom it concerns.
+    """One option: its name (`#` in it stands for a column, `*` at its end for anything), what its value is, and whom it
+    concerns.
 
     `default` is text as a user would write it. `choices` belong to ENUM. `minimum` and `maximum` bound
     numbers. `changes_rows`: whether a source with another value can give other rows; only what can't may say so,
@@ -85,12 +87,27 @@ class OptionDef:
         """Whether the name has a `#` for a column's name."""
         return "#" in self.name
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the name has a `*` for whatever a user writes there."""
+        return self.name.endswith(".*")
+
+    def hides(self, key: str) -> bool:
+        """Whether nobody may see the value of `key`, which names this option.
+
+        >>> OptionDef("properties.*", ValueKind.STRING, "").hides("properties.sasl.password")
+        True
+        """
+        return self.secret or (self.is_open and SECRET_NAME.search(key) is not None)
+
     def matches(self, key: str) -> bool:
         """Whether `key` names this option.
 
         >>> OptionDef("fields.#.kind", ValueKind.STRING, "").matches("fields.a.b.kind")
         True
         """
+        if self.is_open:
+            return key.startswith(self.name[:-1]) and len(key) >= len(self.name)
         if not self.is_pattern:
             return key == self.name
         before, after = self.name.split("#", 1)
@@ -243,7 +260,7 @@ def find_option(options: Iterable[OptionDef], key: str) -> OptionDef | None:
     for option in options:
         if option.name == key:
             return option
-        if option.is_pattern and option.matches(key):
+        if (option.is_pattern or option.is_open) and option.matches(key):
             patterns.append(option)
     return max(patterns, key=lambda o: len(o.name), default=None)
 

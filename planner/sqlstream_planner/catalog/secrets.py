@@ -109,7 +109,7 @@ def hidden(
     for option in options:
         name = f"{quote(table, safe='')}.{quote(option.key, safe='')}"
         definition = find_option(known, option.key)
-        if definition is not None and definition.secret:
+        if definition is not None and definition.hides(option.key):
             values[name] = option.value
             shown[option.key] = f"${{secret:{name}}}"
             continue

@@ -28,9 +28,8 @@ def read_options(
     connector = _connector(table, by_key, connectors, errors)
     if connector is None:
         return None, {}
-    format_ = by_key["format"].value if "format" in by_key else None
     of_sources = SOURCE_OPTIONS if Role.SOURCE in connector.roles else ()
-    concerned = (*connector.concerned(format_), *of_sources)
+    concerned = (*connector.concerned({key: option.value for key, option in by_key.items()}), *of_sources)
     settings: dict[str, OptionValue] = {
         o.name: o.read(o.default) for o in concerned if o.default is not None and not o.is_pattern
     }

@@ -40,12 +40,12 @@ class TableDef:
     @property
     def roles(self) -> tuple[Role, ...]:
         """What the table can be used for."""
-        return self.descriptor.roles_with(self.settings.get("format"))
+        return self.descriptor.roles_with(self.settings)
 
     @property
     def is_dimension(self) -> bool:
         """Whether lookup joins can read it."""
-        return self.descriptor.is_dimension_with(self.settings.get("format"))
+        return self.descriptor.is_dimension_with(self.settings)
 
     @property
     def connector(self) -> str:

@@ -159,7 +159,7 @@ def sink_identity(algebra: Sink, streaming: Sink, meanings: Meanings) -> SinkIde
 
 
 def _holds(spec: SinkSpec, descriptor: ConnectorDescriptor) -> Holds:
-    format_ = descriptor.format(spec.options.get("format"))
+    format_ = descriptor.row_format(spec.options)
     if descriptor.sink.past is Past.DROPPED:
         return Holds.NOTHING
     if spec.changelog != "append" or descriptor.sink.keyed or (format_ is not None and format_.changelog):
@@ -169,7 +169,7 @@ def _holds(spec: SinkSpec, descriptor: ConnectorDescriptor) -> Holds:
 
 def _settings(spec: SinkSpec, descriptor: ConnectorDescriptor) -> Iterator[tuple[OptionDef, OptionValue]]:
     """The options that concern a sink, with values as read: those that are set, and defaults."""
-    for option in descriptor.concerned(spec.options.get("format")):
+    for option in descriptor.concerned(spec.options):
         if Role.SINK in option.roles:
             text = spec.options.get(option.name, option.default)
             if text is not None:

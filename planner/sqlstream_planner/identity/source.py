@@ -31,8 +31,7 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
     >>> found.column("a")["position"], found.column("a")["type"]
     (0, 'INTEGER')
     """
-    format_ = table.settings.get("format")
-    known = descriptor.concerned(format_)
+    known = descriptor.concerned(table.settings)
     options = []
     for option in table.options:
         definition = find_option(known, option.key)
@@ -64,7 +63,7 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
                     position=place if lookup.by_position else None,
                 )
             )
-    changelog = descriptor.gives_changes(format_)
+    changelog = descriptor.gives_changes(table.settings)
     return SourceIdentity(
         connector=descriptor.name,
         options=tuple(sorted(options)),

@@ -40,18 +40,18 @@ def sink_changelogs(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
 def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     sink = root.sink
     updating = changes(root.input)
-    format_ = sink.options.get("format", "")
     connector = root.connectors[sink.connector]
     names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
     known = [tuple(names[id_] for id_ in key) for key in keys(root.input) if all(id_ in names for id_ in key)]
-    if updating and not connector.takes_changes(format_):
+    format_ = connector.row_format(sink.options)
+    if updating and not connector.takes_changes(sink.options):
         refuse(
             root.at,
             "SQL070",
             f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
             notes=(
                 f"{_why(root.input, changes)}",
-                f"`{sink.name}` is {sink.connector} with format {format_!r}",
+                f"`{sink.name}` is {sink.connector} with format {'' if format_ is None else format_.name!r}",
             ),
             help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are given once",
         )
@@ -104,7 +104,7 @@ def _takers(connectors: Connectors) -> str:
     tables = connectors.sinks(lambda c: c.sink.keyed)
     found = [f"a table with connector {either(tables)}"] if tables else []
     for c in connectors:
-        formats = [f.name for f in c.formats if c.takes_changes(f.name)]
+        formats = [f.name for f in c.formats if c.takes_changes({"format": f.name})]
         if formats and not c.sink.changes:
             found.append(f"to '{c.name}' with format {either(formats)}")
     return ", ".join(found)

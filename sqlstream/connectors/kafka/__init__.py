@@ -1,0 +1,1 @@
+"""The `kafka` connector: topics as tables, with Flink's options; what `upsert-kafka` shares is here, too."""
