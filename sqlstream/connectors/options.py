@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream.formats.options import bad_option, flag
+
+__all__ = ["bad_option", "duration_us", "flag", "instant_us", "number", "size_bytes"]
 
 _UNITS_US = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
@@ -21,11 +23,6 @@ _UNITS_US = {
     **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), 1),
 }
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*")
-
-
-def bad_option(name: str, value: str, expected: str) -> DiagnosticError:
-    """The error for an option whose value can't be used."""
-    return DiagnosticError(Diagnostic("OPT003", f"option '{name}' is '{value}'; expected {expected}"))
 
 
 def duration_us(options: Mapping[str, str], name: str) -> int | None:
@@ -59,20 +56,6 @@ def size_bytes(options: Mapping[str, str], name: str, default: int) -> int:
     if found is None or int(found.group(1)) == 0:
         raise bad_option(name, text, "a size like '128 mb'")
     return int(found.group(1)) << 10 * " kmgt".index(found.group(2) or " ")
-
-
-def flag(options: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """A boolean option.
-
-    >>> flag({"csv.allow-comments": "TRUE"}, "csv.allow-comments")
-    True
-    """
-    text = options.get(name)
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise bad_option(name, text, "'true' or 'false'")
-    return text.strip().lower() == "true"
 
 
 def number(options: Mapping[str, str], name: str, *, minimum: int = 0) -> int | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.filesystem.csv_shape import CsvShape
-from sqlstream.connectors.filesystem.record_boundaries import csv_range_end
+from sqlstream.formats.boundaries import csv_range_end
+from sqlstream.formats.csv.shape import CsvShape
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from tests.connectors.harness import Read, context, read_all, source_spec

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import cutting
-from sqlstream.connectors.filesystem.csv_shape import CsvShape
-from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
 from sqlstream.connectors.filesystem.sink import FileWriter
+from sqlstream.formats.boundaries import csv_range_end, json_range_end
+from sqlstream.formats.csv.shape import CsvShape
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.types import parse_type
@@ -165,7 +165,7 @@ def test_pieces_of_any_text_add_up_to_the_text(text: str, records: int, block: i
     """Well-formed or not: ranges are contiguous, not empty and hold at most `records` records."""
     data = text.encode()
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlstream.connectors.filesystem.record_boundaries._BLOCK", block)
+        patch.setattr("sqlstream.formats.boundaries._BLOCK", block)
         file.write(data)
         for cut in (json_range_end, lambda *args: csv_range_end(CsvShape(), *args)):
             position = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sqlstream.connectors.filesystem.writers import json_value
+from sqlstream.formats.json.writing import json_value
 from sqlstream_operators.plan.types import Kind, SqlType
 
 #: What PostgreSQL has other types of, or none, is written as text.

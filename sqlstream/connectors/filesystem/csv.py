@@ -12,15 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow
-from sqlstream.connectors.filesystem.columns import (
-    ReadColumns,
-    column_map,
-    file_list,
-    text_item,
-    text_type,
-)
-from sqlstream.connectors.filesystem.csv_quotes import Layout, RefusedRecord, badly_quoted, file_part
-from sqlstream.connectors.filesystem.csv_shape import CsvShape
+from sqlstream.connectors.filesystem.columns import ReadColumns
+from sqlstream.connectors.filesystem.csv_quotes import RefusedRecord, badly_quoted, file_part
 from sqlstream.connectors.filesystem.file_ranges import (
     FileRange,
     Workspace,
@@ -31,21 +24,21 @@ from sqlstream.connectors.filesystem.file_ranges import (
 from sqlstream.connectors.filesystem.file_version import other_shape
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.connectors.filesystem.record_boundaries import (
+from sqlstream.formats.beside import of_files
+from sqlstream.formats.boundaries import (
     COMMENT_MARK,
     comments_marked,
     count_lines,
     csv_range_end,
     line_ends_unified,
 )
+from sqlstream.formats.csv.shape import CsvShape, Layout
+from sqlstream.formats.csv.text import CsvText
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
-from sqlstream_operators.plan.types import VARCHAR, quote_literal
 
 RAW_BYTES = 64 << 10
 _HEAD = 64 << 10
-_NEWLINES = {"\n": r"'\n'", "\r": r"'\r'", "\r\n": r"'\r\n'"}
-_LONGEST_RECORD = 16 << 20
 #: How many records of a file may have a quote that is not closed: behind each the rest is read once more.
 _MOST_UNCLOSED = 100
 _BOM = b"\xef\xbb\xbf"
@@ -88,22 +81,12 @@ def _select(
     layout: Layout,
     paths: Sequence[str],
     entries: Sequence[FileEntry],
-    more: str = "",
 ) -> str:
-    types = {column.name: text_type(column.type) for column in wanted.columns}
-    columns = {name: types.get(name, VARCHAR) for name in layout.names}
-    shape = options.csv
-    items = [text_item(column) for column in wanted.columns] + wanted.constants(entries)
-    return (
-        f"SELECT {', '.join(items) or '1 AS one'} FROM read_csv({file_list(paths)}, auto_detect = false, "
-        f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
-        f"delim = {quote_literal(shape.delimiter)}, quote = {quote_literal(shape.quote or '')}, "
-        f"escape = {quote_literal(shape.escape or shape.quote or '')}, "
-        f"comment = {quote_literal(chr(COMMENT_MARK) if shape.comments else '')}, "
-        f"new_line = {_NEWLINES[layout.newline]}, "
-        f"nullstr = {quote_literal('' if options.csv_null is None else options.csv_null)}, "
-        f"allow_quoted_nulls = false, max_line_size = {_LONGEST_RECORD}, hive_partitioning = false{more})"
-    )
+    return _csv(wanted, options).select(layout, paths, of_files(wanted.constants(entries)))
+
+
+def _csv(wanted: ReadColumns, options: FileOptions) -> CsvText:
+    return CsvText(wanted.columns, options.csv, options.csv_null)
 
 
 def lenient(
@@ -204,25 +187,13 @@ def _read(
     first: int,
 ) -> tuple[pa.Table, list[BadRow]]:
     """Read a plain file whose first line has the number `first`. Raises DataError if DuckDB gives up."""
-    more = (
-        ", store_rejects = true, rejects_limit = 0, "
-        "rejects_table = 'csv_rejects', rejects_scan = 'csv_reject_scans'"
-    )
-    try:
-        table = duck.query(_select(wanted, options, layout, [str(path)], [entry], more))
-        found = duck.query(
-            "SELECT line_byte_position AS place, first(csv_line ORDER BY column_idx) AS raw, "
-            "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY place ORDER BY place"
-        )
-    finally:
-        for name in ("csv_rejects", "csv_reject_scans"):
-            duck.connection.execute(f"DROP TABLE IF EXISTS {name}")
-    if not found.num_rows:
+    beside = of_files(wanted.constants([entry]))
+    table, found = _csv(wanted, options).read(duck, layout, str(path), beside)
+    if not found:
         return table, []
     newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
     bad: list[BadRow] = []
-    columns = (found[name].to_pylist() for name in ("place", "raw", "reason"))
-    for place, raw, reason in zip(*columns, strict=True):
+    for place, raw, reason in found:
         # DuckDB's position is 1-based, and of the LF before the record where lines end with CR LF.
         start = place - 1 + (len(raw) - len(raw.lstrip("\r\n")))
         line = first + int(np.searchsorted(newlines, start))

@@ -15,18 +15,7 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.file_ranges import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a file in its order, whether the range starts with a header, and how its lines end.
-
-    DuckDB would take the first line end that it sees, also one inside quotes.
-    """
-
-    names: tuple[str, ...]
-    header: bool
-    newline: str = "\n"
+from sqlstream.formats.csv.shape import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from sqlstream_operators.errors import DataError
 
 if TYPE_CHECKING:
     from sqlstream.connectors.filesystem.parquet import ParquetShape
-    from sqlstream.connectors.filesystem.record_boundaries import RangeEnd
+    from sqlstream.formats.boundaries import RangeEnd
 
 #: A range smaller than this is not worth a task of its own, bytes.
 SMALLEST_RANGE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}
@@ -96,7 +96,7 @@ class FileCutter:
     def _range_end(self) -> RangeEnd | None:
         """What finds where a range of lines ends; None: these files are not cut by lines."""
         # Here, as NumPy takes a tenth of a second and a plan of an edit cuts nothing.
-        from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
+        from sqlstream.formats.boundaries import csv_range_end, json_range_end
 
         if self._options.format == "csv":
             return functools.partial(csv_range_end, self._options.csv)

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.filesystem.formats import FORMATS
-from sqlstream.connectors.filesystem.patterns import wrong_path_pattern, wrong_re2_pattern
+from sqlstream.connectors.filesystem.patterns import wrong_path_pattern
+from sqlstream.formats.patterns import wrong_re2_pattern
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, SinkAbilities, format_option
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup

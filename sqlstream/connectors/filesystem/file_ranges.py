@@ -18,7 +18,7 @@ from sqlstream.connectors.filesystem.file_version import (
 )
 from sqlstream.connectors.filesystem.not_text import HEAD, not_text
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
-from sqlstream.storage.run_folder import RunFolder
+from sqlstream.formats.scratch import Scratch
 from sqlstream_operators.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -88,31 +88,8 @@ def open_entry(entry: FileEntry) -> Iterator[BinaryIO]:
         raise InputFileError(f"{entry.path} became shorter while it was read", ways_on(entry)) from None
 
 
-class Workspace:
+class Workspace(Scratch):
     """A temporary folder for what DuckDB can't open where it is; gone when the `with` block ends."""
-
-    def __init__(self) -> None:
-        self._folder: RunFolder | None = None
-        self._made = 0
-
-    def __enter__(self) -> Workspace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.close()
-
-    @property
-    def used(self) -> bool:
-        """Whether anything was put into it."""
-        return self._folder is not None
-
-    def new_file(self, suffix: str = "") -> Path:
-        """The path of a file that does not exist yet."""
-        if self._folder is None:
-            self._folder = RunFolder("files-")
-        self._made += 1
-        return self._folder.path / f"{self._made}{suffix}"
 
     def local(self, entry: FileEntry) -> str:
         """A local path with the file's bytes as they are."""

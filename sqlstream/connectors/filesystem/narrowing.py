@@ -12,8 +12,8 @@ from typing import BinaryIO
 from sqlstream.connectors.api import Split
 from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, decompressed, open_entry
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
-from sqlstream.connectors.filesystem.record_boundaries import count_lines as lines_in
-from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
+from sqlstream.formats.boundaries import count_lines as lines_in
+from sqlstream.formats.boundaries import csv_range_end, json_range_end
 
 #: The text of a compressed file is looked through if it has at most so many bytes.
 _UNPACKED = 64 << 20

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlstream.connectors.filesystem.csv_shape import CsvShape
-from sqlstream.connectors.filesystem.patterns import wrong_path_pattern, wrong_re2_pattern
+from sqlstream.connectors.filesystem.patterns import wrong_path_pattern
 from sqlstream.connectors.options import bad_option, duration_us, flag
+from sqlstream.formats.csv.shape import CsvShape
+from sqlstream.formats.patterns import wrong_re2_pattern
 
 CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")
 FORMATS = ("json", "csv", "parquet", "orc", *CHANGELOG_FORMATS)
@@ -60,11 +61,6 @@ class FileOptions:
         interval = duration_us(options, "source.monitor-interval")
         settle = duration_us(options, "source.settle-time")
         header = options.get("csv.header")
-        quote = (
-            None
-            if flag(options, "csv.disable-quote-character")
-            else _char(options, "csv.quote-character", '"')
-        )
         return cls(
             path=options["path"],
             format=format_,
@@ -72,12 +68,7 @@ class FileOptions:
             settle_us=(0 if interval is None else SETTLE_US) if settle is None else settle,
             settle_given=settle is not None,
             path_pattern=options.get("source.path.regex-pattern"),
-            csv=CsvShape(
-                delimiter=_char(options, "csv.field-delimiter", ",") or ",",
-                quote=quote,
-                escape=_char(options, "csv.escape-character", None),
-                comments=flag(options, "csv.allow-comments"),
-            ),
+            csv=CsvShape.of(options),
             csv_header=None if header is None else flag(options, "csv.header"),
             csv_null=options.get("csv.null-literal"),
             json_fail_on_missing=flag(options, "json.fail-on-missing-field"),
@@ -92,19 +83,4 @@ def _pattern(options: Mapping[str, str], name: str) -> str | None:
     wrong = None if text is None else wrong_re2_pattern(text)
     if text is not None and wrong is not None:
         raise bad_option(name, text, wrong)
-    return text
-
-
-def _char(options: Mapping[str, str], name: str, default: str | None) -> str | None:
-    """One character; tabs may be written `\\t`, as in Flink.
-
-    >>> _char({"csv.field-delimiter": "\\\\t"}, "csv.field-delimiter", ",") == chr(9)
-    True
-    """
-    text = options.get(name)
-    if text is None:
-        return default
-    text = text.replace("\\t", "\t")
-    if len(text) != 1:
-        raise bad_option(name, text, "one character")
     return text

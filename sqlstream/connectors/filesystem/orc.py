@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import orc
 
-from sqlstream.connectors.filesystem.columns import ReadColumns, cast_from, match_names
+from sqlstream.connectors.filesystem.columns import ReadColumns, match_names
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.file_version import repair
 from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.formats.values import cast_from
 from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError

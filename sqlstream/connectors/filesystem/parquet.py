@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import BadRow
-from sqlstream.connectors.filesystem.columns import ReadColumns, cast_from, file_list, match_names
+from sqlstream.connectors.filesystem.columns import ReadColumns, match_names
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.file_version import check_unchanged, repair
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
+from sqlstream.formats.values import cast_from, file_list
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal

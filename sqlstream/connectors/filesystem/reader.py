@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow, Split
-from sqlstream.connectors.filesystem import changelog_json, csv, narrowing, orc, parquet
-from sqlstream.connectors.filesystem.changelog_json import ChangelogLines
+from sqlstream.connectors.filesystem import csv, narrowing, orc, parquet
 from sqlstream.connectors.filesystem.columns import ReadColumns
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
-from sqlstream.connectors.filesystem.json import JsonLines
-from sqlstream.connectors.filesystem.json_lines import lenient
+from sqlstream.connectors.filesystem.lines import lenient_lines
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import without_credentials
+from sqlstream.formats.beside import of_files
+from sqlstream.formats.changelog_json.lines import ChangelogLines, strict_table
+from sqlstream.formats.json.lines import JsonLines
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
@@ -55,13 +56,13 @@ class FileReader:
                     sql = csv.strict_sql(self._wanted, self._options, ranges, work)
                     several_parses = queries > 1
                 case "json":
-                    lines = JsonLines(self._wanted, self._options)
-                    sql = lines.select(
-                        [work.text(file_range) for file_range in ranges], [p.entry for p in ranges]
-                    )
+                    beside = of_files(self._wanted.constants([p.entry for p in ranges]))
+                    sql = self._json.select([work.text(file_range) for file_range in ranges], beside)
                     several_parses = queries > 1
                 case _:
-                    table = changelog_json.strict_table(duck, self._wanted, self._options, ranges, work)
+                    paths = [work.text(file_range) for file_range in ranges]
+                    beside = of_files(self._wanted.constants([p.entry for p in ranges]))
+                    table = strict_table(duck, self._changelog, paths, beside)
                     self._register(duck, relation, table)
                     return
             if not work.used and not several_parses:
@@ -106,9 +107,18 @@ class FileReader:
             case "parquet":
                 return parquet.lenient(duck, wanted, options, file_range, work)
             case "json":
-                return lenient(duck, JsonLines(wanted, options), file_range, work)
+                return lenient_lines(duck, self._json, wanted, file_range, work)
             case _:
-                return lenient(duck, ChangelogLines(wanted, options), file_range, work)
+                return lenient_lines(duck, self._changelog, wanted, file_range, work)
+
+    @property
+    def _json(self) -> JsonLines:
+        return JsonLines(self._wanted.columns, self._options.json_fail_on_missing)
+
+    @property
+    def _changelog(self) -> ChangelogLines:
+        spec = self._spec
+        return ChangelogLines.of(self._options.format, self._wanted.columns, spec.options, spec.primary_key)
 
     def _register(self, duck: DuckSession, relation: str, table: pa.Table) -> None:
         duck.register(relation, table, self._wanted.schema)

@@ -1,10 +1,11 @@
-"""Reading files of one JSON value a line although some lines can't be read: these are found a block at a time."""
+"""Reading text of one JSON value a line although some lines can't be read: these are found a block at a time."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -12,17 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sqlstream.connectors.api import BadRow
-from sqlstream.connectors.filesystem.columns import EXACT_DIGITS
-from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, compression, open_entry
-from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.connectors.filesystem.record_boundaries import count_lines
+from sqlstream.formats.api import RECORD_COLUMN
+from sqlstream.formats.beside import Beside
+from sqlstream.formats.scratch import Scratch
+from sqlstream.formats.values import EXACT_DIGITS
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import Kind, SqlType
 
-#: At most this much of a bad row's text is kept.
-RAW_BYTES = 64 << 10
 #: The reason of a line that is no row and no bad row either.
 SKIPPED = ""
 _BLOCK = 2 << 20
@@ -30,6 +28,15 @@ _NEWLINE = 10
 # A string (nothing in it is a number), or a number with a point.
 _LONG_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d+\.\d+(?:[eE][+-]?\d+)?)')
 _BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that can't be read: its number (from 0), its bytes, and why."""
+
+    number: int
+    raw: bytes
+    reason: str
 
 
 class LineFormat(Protocol):
@@ -40,11 +47,8 @@ class LineFormat(Protocol):
         """The types of the columns that are read."""
         ...
 
-    def select(self, paths: Sequence[str], entries: Sequence[FileEntry]) -> str:
-        """A SELECT over the files in order; it fails when it is run if any line can't be read.
-
-        `entries` are the source's files that `paths` hold the text of.
-        """
+    def select(self, paths: Sequence[str], beside: Beside) -> str:
+        """A SELECT over the files in order; it fails when it is run if any line can't be read."""
         ...
 
     @property
@@ -61,25 +65,24 @@ class LineFormat(Protocol):
 
 
 def lenient(
-    duck: DuckSession, format_: LineFormat, file_range: FileRange, work: Workspace
-) -> tuple[pa.Table, list[BadRow]]:
-    """The readable rows of a range, and the lines that are not."""
-    path = Path(work.text(file_range))
-    line = 1
-    if file_range.start and compression(file_range.entry.path) is None:  # else nobody asks for line numbers
-        with open_entry(file_range.entry) as file:
-            line += count_lines(file, 0, file_range.start)
+    duck: DuckSession, format_: LineFormat, blocks: Iterable[bytes], beside: Beside, work: Scratch
+) -> tuple[pa.Table, list[BadLine]]:
+    """The rows of the readable lines in blocks of whole lines, and the other lines in order.
+
+    A blank line gives nothing. A RECORD_COLUMN that is beside is the number of a row's line, if no line is blank.
+    """
+    line = 0
     good = work.new_file()
-    numbers: list[npt.NDArray[np.int64]] = []
-    bad: list[BadRow] = []
+    numbers: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+    bad: list[BadLine] = []
     with good.open("wb") as out:
-        for block in _blocks(path, first=file_range.start == 0):
+        for block in blocks:
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE) + 1
             if not len(ends) or ends[-1] < len(block):
                 ends = np.append(ends, len(block))
             starts = np.concatenate([[0], ends[:-1]])
             # To ask every line takes 20 times as long as to read it.
-            readable = not format_.asks_each_line and _readable(duck, format_, block, file_range, work)
+            readable = not format_.asks_each_line and _readable(duck, format_, block, beside, work)
             refused = [] if readable else _refused(duck, format_, block, starts, ends)
             repaired = _repaired(duck, format_, block, starts, ends, refused)
             kept = 0
@@ -91,26 +94,32 @@ def lenient(
                     out.write(text)
                     continue
                 if reason != SKIPPED:
-                    bad.append(_bad(file_range, line + index, block[starts[index] : ends[index]], reason))
+                    bad.append(BadLine(line + index, block[starts[index] : ends[index]], reason))
             out.write(block[kept:])
             numbers.append(
                 line + np.delete(np.arange(len(ends)), [i for i, _ in refused if i not in repaired])
             )
             line += len(ends)
+    known = np.concatenate(numbers)
     try:
-        return duck.query(format_.select([str(good)], [file_range.entry])), bad
+        return _numbered(duck.query(format_.select([str(good)], beside)), known), bad
     except DataError:
         lines = io.BytesIO(good.read_bytes()).readlines()
-        table, more = _isolate(duck, format_, file_range, lines, np.concatenate(numbers).tolist(), work)
-        return table, sorted([*bad, *more], key=lambda row: row.line or 0)
+        table, more = _isolate(duck, format_, beside, lines, known, work)
+        return table, sorted([*bad, *more], key=lambda one: one.number)
 
 
-def _bad(file_range: FileRange, line: int, raw: bytes, reason: str) -> BadRow:
-    text = raw[:RAW_BYTES].decode("utf-8", "replace").rstrip("\r\n")
-    return BadRow(file_range.entry.path, line, text, reason)
+def _numbered(table: pa.Table, lines: npt.NDArray[np.int64]) -> pa.Table:
+    """The table with the numbers that `lines` has for those of its RECORD_COLUMN, if it has one."""
+    if RECORD_COLUMN not in table.column_names:
+        return table
+    found = lines[table.column(RECORD_COLUMN).to_numpy()]
+    return table.set_column(
+        table.column_names.index(RECORD_COLUMN), RECORD_COLUMN, pa.array(found, pa.int64())
+    )
 
 
-def _blocks(path: Path, *, first: bool) -> Iterator[bytes]:
+def blocks_of(path: Path, *, first: bool) -> Iterator[bytes]:
     """The file in blocks of whole lines, without a byte order mark at its beginning."""
     with path.open("rb") as file:
         rest = file.read(len(_BOM)) if first else b""
@@ -125,14 +134,12 @@ def _blocks(path: Path, *, first: bool) -> Iterator[bytes]:
             yield rest
 
 
-def _readable(
-    duck: DuckSession, format_: LineFormat, block: bytes, file_range: FileRange, work: Workspace
-) -> bool:
+def _readable(duck: DuckSession, format_: LineFormat, block: bytes, beside: Beside, work: Scratch) -> bool:
     """Whether all lines of a block can be read."""
     path = work.new_file()
     path.write_bytes(block)
     try:
-        duck.query(format_.select([str(path)], [file_range.entry]))
+        duck.query(format_.select([str(path)], beside))
     except DataError:
         return False
     finally:
@@ -204,31 +211,31 @@ def _has_long_decimal(type_: SqlType) -> bool:
 def _isolate(
     duck: DuckSession,
     format_: LineFormat,
-    file_range: FileRange,
+    beside: Beside,
     lines: Sequence[bytes],
-    numbers: Sequence[int],
-    work: Workspace,
-) -> tuple[pa.Table, list[BadRow]]:
+    numbers: npt.NDArray[np.int64],
+    work: Scratch,
+) -> tuple[pa.Table, list[BadLine]]:
     """The rows of `lines` (with these line numbers) and those that fail, found by reading ever smaller
     halves.
 
     Only reached if `cases` calls a line readable that DuckDB does not read.
     """
     tables: list[pa.Table] = []
-    bad: list[BadRow] = []
+    bad: list[BadLine] = []
     waiting = [(0, 0), (0, len(lines))]  # the empty range gives the schema
     while waiting:
         start, end = waiting.pop()
         part = work.new_file()
         part.write_bytes(b"".join(lines[start:end]))
         try:
-            tables.append(duck.query(format_.select([str(part)], [file_range.entry])))
+            tables.append(_numbered(duck.query(format_.select([str(part)], beside)), numbers[start:end]))
         except DataError as error:
             if start == end:
                 raise  # not because of any line
             if end - start == 1:
                 reason = error.message.split("\n")[0].replace(f'"{part}"', "").strip()
-                bad.append(_bad(file_range, numbers[start], lines[start], reason))
+                bad.append(BadLine(int(numbers[start]), lines[start], reason))
             else:
                 middle = (start + end) // 2
                 waiting += [(middle, end), (start, middle)]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.filesystem.columns import ReadColumns, text_item, text_type
-from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
-from sqlstream.connectors.filesystem.json import (
+from sqlstream.formats.beside import Beside
+from sqlstream.formats.json.lenient import SKIPPED
+from sqlstream.formats.json.lines import (
     NO_KEY,
     acceptable,
     json_objects,
@@ -25,12 +25,12 @@ from sqlstream.connectors.filesystem.json import (
     repeated,
     unacceptable,
 )
-from sqlstream.connectors.filesystem.json_lines import SKIPPED
-from sqlstream.connectors.filesystem.options import FileOptions
-from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.formats.options import bad_option, flag
+from sqlstream.formats.patterns import wrong_re2_pattern
+from sqlstream.formats.values import text_item, text_type
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.spec import KIND_COLUMN
+from sqlstream_operators.plan.spec import KIND_COLUMN, Schema
 from sqlstream_operators.plan.types import (
     JSON,
     VARCHAR,
@@ -89,13 +89,10 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
-def strict_table(
-    duck: DuckSession, wanted: ReadColumns, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
-) -> pa.Table:
-    """The changes in the ranges in order. Raises DataError if any message can't be used."""
-    lines = ChangelogLines(wanted, options, tombstones=True)
-    paths = [work.text(file_range) for file_range in ranges]
-    table = duck.query(lines.select(paths, [file_range.entry for file_range in ranges]))
+def strict_table(duck: DuckSession, lines: ChangelogLines, paths: Sequence[str], beside: Beside) -> pa.Table:
+    """The changes in files in order. Raises DataError if any message can't be used."""
+    lines = replace(lines, tombstones=True)
+    table = duck.query(lines.select(paths, beside))
     kinds = table.column(KIND_COLUMN)
     if kinds.null_count:
         # Messages with nothing in them. DuckDB gives the same for `null` and for a message with other keys.
@@ -108,21 +105,48 @@ def strict_table(
 
 @dataclass(frozen=True, slots=True)
 class ChangelogLines:
-    """A line is a message; see `LineFormat`. With `tombstones` a message of NULLs gives a row without a kind."""
+    """A line is a message of the format; see `LineFormat`.
 
-    wanted: ReadColumns
-    options: FileOptions
+    `upsert`: an update can do without its 'before' image, since a key says which row it replaces. `wrapped`: messages are
+    in `payload` beside their `schema`. `matching`: the keys of a message whose values must match a pattern (RE2), others
+    are skipped. With `tombstones` a message of NULLs gives a row without a kind.
+    """
+
+    format: str
+    columns: Schema
+    upsert: bool = False
+    wrapped: bool = False
+    matching: Mapping[str, str] = field(default_factory=dict)
     tombstones: bool = False
+
+    @classmethod
+    def of(
+        cls, format_: str, columns: Schema, options: Mapping[str, str], primary_key: Sequence[str]
+    ) -> ChangelogLines:
+        """The lines of a table with these options. Raises DiagnosticError for a value that can't be used."""
+        matching = {key: options.get(f"canal-json.{key}.include") for key in ("database", "table")}
+        patterns = {key: text for key, text in matching.items() if text is not None}
+        for key, text in patterns.items():
+            wrong = wrong_re2_pattern(text)
+            if wrong is not None:
+                raise bad_option(f"canal-json.{key}.include", text, wrong)
+        return cls(
+            format_,
+            columns,
+            upsert=bool(primary_key),
+            wrapped=format_ == "debezium-json" and flag(options, "debezium-json.schema-include"),
+            matching=patterns if format_ == "canal-json" else {},
+        )
 
     @property
     def dialect(self) -> Dialect:
         """How the format says what changed."""
-        return DIALECTS[self.options.format]
+        return DIALECTS[self.format]
 
     @property
     def types(self) -> list[SqlType]:
         """The types of the columns that are read."""
-        return [column.type for column in self.wanted.columns]
+        return [column.type for column in self.columns]
 
     @property
     def asks_each_line(self) -> bool:
@@ -132,43 +156,24 @@ class ChangelogLines:
     @property
     def tombstone(self) -> str:
         """SQL over a column `json`: whether it is a message without content, as Kafka has them."""
-        wrapped = " OR json_type(json, '/payload') = 'NULL'" if self.options.schema_include else ""
+        wrapped = " OR json_type(json, '/payload') = 'NULL'" if self.wrapped else ""
         return f"(json_type(json) = 'NULL'{wrapped})"
 
     @property
-    def _upsert(self) -> bool:
-        """Whether an update can do without its 'before' image: the key says which row it replaces."""
-        return bool(self.wanted.spec.primary_key)
-
-    @property
     def _row(self) -> SqlType:
-        return (
-            struct(*((c.name, c.type) for c in self.wanted.columns))
-            if self.types
-            else struct((NO_KEY, VARCHAR))
-        )
+        return struct(*((c.name, c.type) for c in self.columns)) if self.types else struct((NO_KEY, VARCHAR))
 
-    @property
-    def _filters(self) -> dict[str, str]:
-        """The keys of a message whose values must match, with the pattern."""
-        if self.options.format != "canal-json":
-            return {}
-        patterns = {"database": self.options.databases, "table": self.options.tables}
-        return {key: pattern for key, pattern in patterns.items() if pattern is not None}
-
-    def select(self, paths: Sequence[str], entries: Sequence[FileEntry]) -> str:
+    def select(self, paths: Sequence[str], beside: Beside) -> str:
         """A SELECT over the files in order; it fails when it is run if any message can't be used."""
-        constants = self.wanted.constants(entries)
-        file = ", file_index" if any("file_index" in item for item in constants) else ""
-        names = [quote_identifier(column.name) for column in self.wanted.columns]
+        names = [quote_identifier(column.name) for column in self.columns]
         raw = "".join(
             f"{self._value(column.name)} AS {name}, "
-            for name, column in zip(names, self.wanted.columns, strict=True)
+            for name, column in zip(names, self.columns, strict=True)
         )
-        items = [*(text_item(column, json=True) for column in self.wanted.columns), *constants, KIND_COLUMN]
+        items = [*(text_item(column, json=True) for column in self.columns), *beside.items, KIND_COLUMN]
         return (
-            f"SELECT {', '.join(items)} FROM (SELECT {raw}{KIND_COLUMN}{file} FROM "
-            f"(SELECT *, unnest({self._kinds()}) AS {KIND_COLUMN} FROM ({self._changes(paths, file)})))"
+            f"SELECT {', '.join(items)} FROM (SELECT {raw}{KIND_COLUMN}{beside.names} FROM "
+            f"(SELECT *, unnest({self._kinds()}) AS {KIND_COLUMN} FROM ({self._changes(paths, beside)})))"
         )
 
     def _value(self, name: str) -> str:
@@ -185,13 +190,13 @@ class ChangelogLines:
         """SQL of the list of changes that a row of `_changes` is."""
         cases = []
         for op, kinds in self.dialect.kinds.items():
-            if kinds == _UPDATE and self._upsert:
+            if kinds == _UPDATE and self.upsert:
                 image = "patch" if self.dialect.patch else "before"
                 kinds = f"CASE WHEN {image} IS NULL THEN {_UPSERT} ELSE {_UPDATE} END"
             cases.append(f"WHEN {quote_literal(op)} THEN {kinds}")
         return f"CASE op {' '.join(cases)} ELSE {_NONE} END"
 
-    def _changes(self, paths: Sequence[str], file: str) -> str:
+    def _changes(self, paths: Sequence[str], beside: Beside) -> str:
         """SQL of a row for each row that a message is about: `op`, `after`, `before` and, with `patch`, that."""
         dialect, row = self.dialect, text_type(self._row, json=True)
         image = array(row) if dialect.several else row
@@ -200,8 +205,8 @@ class ChangelogLines:
             columns[dialect.before] = array(JSON) if dialect.several else JSON
         elif dialect.before is not None:
             columns[dialect.before] = image
-        columns.update(dict.fromkeys(self._filters, VARCHAR))
-        if self.options.schema_include:
+        columns.update(dict.fromkeys(self.matching, VARCHAR))
+        if self.wrapped:
             keys = {key: f"struct_extract(payload, {quote_literal(key)})" for key in columns}
             columns = {"payload": struct(*columns.items())}
         else:
@@ -210,14 +215,14 @@ class ChangelogLines:
         if dialect.before is not None:
             names[dialect.before] = "patch" if dialect.patch else "before"
         items = ", ".join(f"{sql} AS {names.get(key, quote_identifier(key))}" for key, sql in keys.items())
-        sql = f"SELECT {items}{file} FROM {read_json(paths, columns)}"
+        sql = f"SELECT {items}{beside.carrying} FROM {read_json(paths, columns)}"
         sql = f"SELECT * FROM ({sql}) WHERE {self._verdict()}"
         if dialect.several:
             rows = f"CASE WHEN {self._nothing} THEN [NULL] ELSE after END"
-            sql = f"SELECT op, unnest({rows}) AS after, unnest(patch) AS patch{file} FROM ({sql})"
+            sql = f"SELECT op, unnest({rows}) AS after, unnest(patch) AS patch{beside.names} FROM ({sql})"
         if dialect.patch:
             made = f"json_transform(patch, {quote_literal(json.dumps(str(row)))}) AS before"
-            sql = f"SELECT op, after, patch, {made}{file} FROM ({sql})"
+            sql = f"SELECT op, after, patch, {made}{beside.names} FROM ({sql})"
         return sql
 
     @property
@@ -226,7 +231,7 @@ class ChangelogLines:
         images = ["after"]
         if self.dialect.before is not None:
             images.append("patch" if self.dialect.patch else "before")
-        images += map(quote_identifier, self._filters)
+        images += map(quote_identifier, self.matching)
         return " AND ".join(f"{name} IS NULL" for name in ("op", *images))
 
     def _verdict(self) -> str:
@@ -234,10 +239,10 @@ class ChangelogLines:
         dialect = self.dialect
         skipped = [
             f"NOT regexp_full_match({quote_identifier(k)}, {quote_literal(p)})"
-            for k, p in self._filters.items()
+            for k, p in self.matching.items()
         ]
         skipped += [f"op = {quote_literal(op)}" for op in dialect.skipped]
-        there = [f"{quote_identifier(key)} IS NOT NULL" for key in self._filters]
+        there = [f"{quote_identifier(key)} IS NOT NULL" for key in self.matching]
         cases = []
         if skipped:
             known = " AND ".join(there) or "true"
@@ -256,7 +261,7 @@ class ChangelogLines:
         if not dialect.patch:
             image = "before" if kinds == _DELETE and dialect.before is not None else "after"
             needs = [f"{image} IS NOT NULL"]
-            if kinds == _UPDATE and not self._upsert:
+            if kinds == _UPDATE and not self.upsert:
                 needs.append("before IS NOT NULL")
             return needs
         needs = ["after IS NOT NULL"]
@@ -267,7 +272,7 @@ class ChangelogLines:
         check = _patch_of(self._row, "patch", several=dialect.several)
         if dialect.several:
             check = f"len(patch) = len(after) AND {check}"
-        absent = "patch IS NULL OR " if self._upsert else "patch IS NOT NULL AND "
+        absent = "patch IS NULL OR " if self.upsert else "patch IS NOT NULL AND "
         return [*needs, f"({absent}coalesce(TRY({check}), false))"]
 
     def cases(self) -> list[str]:
@@ -276,15 +281,15 @@ class ChangelogLines:
         skip = quote_literal(SKIPPED)
         cases.append(f"WHEN json_type(t) = 'NULL' THEN {skip}")
         cases.append("WHEN json_type(t) <> 'OBJECT' THEN 'not a JSON object but ' || json_type(t)")
-        if self.options.schema_include:
+        if self.wrapped:
             root = "json_extract(t, '/payload')"
             cases.append(f"WHEN {repeated('t', 'payload')} THEN 'key payload twice'")
             cases.append(f"WHEN json_type({root}) = 'NULL' THEN {skip}")
             no_payload = quote_literal(f"no payload ({_WRAPPED})")
             cases.append(f"WHEN coalesce(json_type({root}), '') <> 'OBJECT' THEN {no_payload}")
-        keys = [dialect.op, dialect.after, *([dialect.before] if dialect.before else []), *self._filters]
+        keys = [dialect.op, dialect.after, *([dialect.before] if dialect.before else []), *self.matching]
         cases += [f"WHEN {repeated(root, key)} THEN {quote_literal(f'key {key} twice')}" for key in keys]
-        for key, pattern in self._filters.items():
+        for key, pattern in self.matching.items():
             text = f"json_extract_string({root}, {quote_literal(pointer(key))})"
             cases.append(f"WHEN {text} IS NULL THEN {quote_literal(f'no {key}')}")
             cases.append(f"WHEN NOT regexp_full_match({text}, {quote_literal(pattern)}) THEN {skip}")
@@ -292,7 +297,7 @@ class ChangelogLines:
         if dialect.skipped:
             cases.append(f"WHEN {op} IN ({', '.join(map(quote_literal, dialect.skipped))}) THEN {skip}")
         hint = ""
-        if self.options.format == "debezium-json" and not self.options.schema_include:
+        if self.format == "debezium-json" and not self.wrapped:
             hint = f" ({_WRAPPED})"
         known = ", ".join(map(quote_literal, dialect.kinds))
         cases.append(f"WHEN {op} IS NULL THEN {quote_literal(f'no {dialect.op}{hint}')}")
@@ -334,7 +339,7 @@ class ChangelogLines:
                 check = f"{_every_row(elements)} AND ({acceptable(image, array(self._row))})"
             refused = f"{used}NOT ({missing}) AND NOT coalesce(TRY({check}), false)"
             return [*cases, f"WHEN {refused} THEN {wrong} || left({image}::VARCHAR, 200)"]
-        for column in self.wanted.columns:
+        for column in self.columns:
             cases.append(
                 f"WHEN {used}{repeated(image, column.name)} THEN {quote_literal(f'key {column.name} twice in {key}')}"
             )
@@ -354,7 +359,7 @@ class ChangelogLines:
         needed = []
         for op, kinds in dialect.kinds.items():
             if is_before:
-                required = (kinds == _UPDATE and not self._upsert) or (kinds == _DELETE and not dialect.patch)
+                required = (kinds == _UPDATE and not self.upsert) or (kinds == _DELETE and not dialect.patch)
             else:
                 required = kinds != _DELETE or dialect.patch or dialect.before is None
             if required:

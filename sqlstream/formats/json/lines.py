@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlstream.connectors.filesystem.columns import (
-    ReadColumns,
-    column_map,
-    file_list,
-    from_text,
-    text_item,
-    text_type,
-)
-from sqlstream.connectors.filesystem.options import FileOptions
-from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.formats.beside import Beside
+from sqlstream.formats.values import column_map, file_list, from_text, text_item, text_type
+from sqlstream_operators.plan.spec import Schema
 from sqlstream_operators.plan.types import JSON, VARCHAR, Kind, SqlType, quote_literal
 
 _LARGEST_LINE = 64 << 20
@@ -28,36 +21,36 @@ NO_KEY = "\x01"
 class JsonLines:
     """A line is a row; see `LineFormat`."""
 
-    wanted: ReadColumns
-    options: FileOptions
+    columns: Schema
+    fail_on_missing: bool = False
 
     @property
     def types(self) -> list[SqlType]:
         """The types of the columns that are read."""
-        return [column.type for column in self.wanted.columns]
+        return [column.type for column in self.columns]
 
-    def select(self, paths: Sequence[str], entries: Sequence[FileEntry]) -> str:
+    def select(self, paths: Sequence[str], beside: Beside) -> str:
         """A SELECT over the files in order; it fails when it is run if any line can't be read."""
-        columns = {column.name: text_type(column.type, json=True) for column in self.wanted.columns}
-        items = [text_item(column, json=True) for column in self.wanted.columns]
-        items += self.wanted.constants(entries)
-        return (
-            f"SELECT {', '.join(items) or '1 AS one'} FROM {read_json(paths, columns or {NO_KEY: VARCHAR})}"
-        )
+        read = {column.name: text_type(column.type, json=True) for column in self.columns}
+        items = [*(text_item(column, json=True) for column in self.columns), *beside.items]
+        lines = read_json(paths, read or {NO_KEY: VARCHAR})
+        if any(name != sql for name, sql in beside.carried.items()):
+            lines = f"(SELECT *{beside.carrying} FROM {lines})"
+        return f"SELECT {', '.join(items) or '1 AS one'} FROM {lines}"
 
     @property
     def asks_each_line(self) -> bool:
         """Whether `cases` refuses lines that `select` would read."""
-        return self.options.json_fail_on_missing
+        return self.fail_on_missing
 
     def cases(self) -> list[str]:
         """Why a line can't be read."""
         cases = ["WHEN json_type(t) NOT IN ('OBJECT', 'NULL') THEN 'not a JSON object but ' || json_type(t)"]
-        for column in self.wanted.columns:
+        for column in self.columns:
             cases.append(
                 f"WHEN {repeated('t', column.name)} THEN {quote_literal(f'key {column.name} twice')}"
             )
-            if self.options.json_fail_on_missing:
+            if self.fail_on_missing:
                 missing = quote_literal(f"key {column.name} is missing")
                 cases.append(f"WHEN NOT json_exists(t, {quote_literal(pointer(column.name))}) THEN {missing}")
             cases += unacceptable("t", column.name, column.type)

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from sqlstream.connectors.filesystem.csv_shape import CsvShape
+from sqlstream.formats.csv.shape import CsvShape
 
 _BLOCK = 1 << 18
 _NEWLINE, _RETURN, _HASH = 10, 13, 35

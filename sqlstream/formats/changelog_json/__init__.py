@@ -1,0 +1,1 @@
+"""Changes as JSON messages: debezium-json, changelog-json, canal-json, maxwell-json."""

@@ -1,0 +1,1 @@
+"""CSV (RFC 4180, the options of Flink)."""

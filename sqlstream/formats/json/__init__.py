@@ -1,0 +1,1 @@
+"""JSON: one object a record, or a line of a file."""

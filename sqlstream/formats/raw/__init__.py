@@ -1,0 +1,1 @@
+"""Records that are one value each, as bytes."""
