@@ -17,6 +17,8 @@ _ITEM = re.compile(r"\s*([-*]|\d+\.)\s+")
 def wrapped(text: str) -> str:
     """The text, with its long paragraphs wrapped at WIDEST.
 
+    >>> wrapped("- " + "word " * 30).splitlines()[0][:11]
+    '- word word'
     >>> wrapped("- " + "word " * 30).splitlines()[1]
     '  word word word word word word word word word'
     """
@@ -41,7 +43,7 @@ def _filled(block: list[str]) -> list[str]:
         return block
     item = _ITEM.match(block[0])
     first = item[0] if item else ""
-    words = " ".join(line.strip() for line in block)[len(first.strip()) :]
+    words = " ".join(line.strip() for line in block)[len(first.strip()) :].lstrip()
     return textwrap.wrap(
         words,
         WIDEST,
