@@ -253,7 +253,7 @@ def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> s
     parts = [f"epoch {report.epoch}", f"{counted_rows(rows, 'row')} in {seconds:.2f} s"]
     if report.reemitted:
         given = ", ".join(report.reemitted)
-        parts[1] = f"{given}: the whole answer, from the state, in {seconds:.2f} s"
+        parts[1] = f"{given}: the full result, from the state, in {seconds:.2f} s"
     lags = [lag for lag in report.lag.values() if lag is not None]
     if lags and sum(lags):
         parts.append(f"lag {sum(lags):,}" + (f" ({left})" if left else ""))

@@ -54,7 +54,7 @@ def test_another_answer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(written, text) == 0  # today, long after that
     assert run(written, text.replace("COUNT(*) FROM", "MAX(v) FROM")) == 4
     told = capsys.readouterr().err
-    assert "error[STA014]: the table `counts` holds the answer of another query" in told
+    assert "error[STA014]: the table `counts` holds the result of another query" in told
     assert f"--> {written}:5:20" in told
     assert "5 | INSERT INTO counts SELECT k, MAX(v) FROM t GROUP BY k;" in told
     assert "= note: its column `n` was count(rows) and is max(v)" in told
@@ -72,7 +72,7 @@ def test_an_answer_in_the_state_is_brought_to_the_new_one(written: Path, sqlstre
     assert done.returncode == 0, done.stderr
     assert "warning[STA017]: the table `counts` is reconciled with the result of another query" in done.stderr
     assert f"--> {written}:5:20" in done.stderr
-    assert "counts: the whole answer, from the state" in done.stderr
+    assert "counts: the full result, from the state" in done.stderr
     with duckdb.connect(str(written.parent / "out.duckdb"), read_only=True) as con:
         assert con.execute("FROM counts ORDER BY k").fetchall() == [(0, 40), (1, 30), (2, 30)]
 

@@ -77,10 +77,10 @@ def test_rows_that_may_go_again_have_none() -> None:
 
 
 REFUSED = {
-    "SELECT k, COUNT(*) AS n, NOW() AS at FROM t GROUP BY k": "NOW() stands over rows that may be taken back",
-    "SELECT k FROM t GROUP BY k HAVING MAX(ts) > LOCALTIMESTAMP": "LOCALTIMESTAMP stands over rows",
+    "SELECT k, COUNT(*) AS n, NOW() AS at FROM t GROUP BY k": "NOW() needs append-only rows",
+    "SELECT k FROM t GROUP BY k HAVING MAX(ts) > LOCALTIMESTAMP": "LOCALTIMESTAMP needs append-only rows",
     "SELECT a.k FROM t AS a LEFT JOIN t AS b ON a.k = b.k AND b.ts > LOCALTIMESTAMP": "in the condition of an outer join",
-    "SELECT a.k, CURRENT_DATE AS d FROM t AS a LEFT JOIN t AS b ON a.k = b.k": "CURRENT_DATE stands over rows",
+    "SELECT a.k, CURRENT_DATE AS d FROM t AS a LEFT JOIN t AS b ON a.k = b.k": "CURRENT_DATE needs append-only rows",
     f"SELECT RANDOM() AS r, w.k FROM {WINDOWS.format(time='ts')} AS w": "no number of their own",
     "SELECT UUID() AS u, x FROM t CROSS JOIN UNNEST([1, k]) AS e (x)": "no number of their own",
     "SELECT RAND() AS r FROM (SELECT k FROM t UNION ALL SELECT v FROM t)": "no number of their own",

@@ -39,9 +39,9 @@ SESSIONS = [
         f"window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE (SELECT window_time AS w, k FROM TABLE({SESSION})), "
         "DESCRIPTOR(w), INTERVAL '1' MINUTE)) GROUP BY window_end EMIT CHANGES",
         "SQL072",
-        "a window over rows that change",
+        "a window over updating rows",
     ),
-    (f"k FROM TABLE({OF_FIRST_ROWS})", "SQL072", "a SESSION over rows that change"),
+    (f"k FROM TABLE({OF_FIRST_ROWS})", "SQL072", "a SESSION over updating rows"),
     (
         "k FROM t GROUP BY SESSION(ts, INTERVAL '5' SECOND, k), k",
         "SQL020",

@@ -318,7 +318,7 @@ class BindContext:
             f"{what} gives another value each time it runs",
             notes=("an epoch that is replayed after a failure must give the same result",),
             help="a lookup join takes it as it is: JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON …; for anything else use the "
-            "event-time column: rows of this table may go again, and would go with another time"
+            "event-time column: this table is updating, and its retractions would have another time"
             if "PROCTIME" in what
             else _INSTEAD.get(what, "use the event-time column, or a column that the source fills"),
         )

@@ -46,7 +46,7 @@ def state_differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
         found += _lost(old, new, "payload")
     if old.attributes.get("rows can go") != new.attributes.get("rows can go"):
         can = new.attributes.get("rows can go")
-        found.append(Difference(f"its rows {'can' if can else 'can not'} be taken back now"))
+        found.append(Difference(f"its rows {'can' if can else 'can not'} be retracted now"))
     return tuple(found)
 
 

@@ -153,8 +153,8 @@ def _dimension_lines(dimension: DimensionSpec) -> list[str]:
 
 
 def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
-    where = "one task a split" if stage.level == 0 else "one task a shard"
-    lines = [f"stage {stage.id} (level {stage.level}, {where})"]
+    where = "one task per split" if stage.level == 0 else "one task per shard"
+    lines = [f"stage {stage.id} (stage level {stage.level}, {where})"]
     for step in stage.steps:
         if isinstance(step, FragmentStep):
             lines.append(f"  {step.name} = DuckDB")

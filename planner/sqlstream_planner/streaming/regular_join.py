@@ -59,7 +59,7 @@ class RegularJoin(StreamingOperator, BinaryNode):
     def why_updating(self) -> str | None:
         if not self.kind.takes_back:
             return None
-        return f"a row of the {self.kind} JOIN without a partner is taken back when one comes"
+        return f"a row of the {self.kind} JOIN without a partner is retracted when one comes"
 
     @property
     def corrected(self) -> Corrected:

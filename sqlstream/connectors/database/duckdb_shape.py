@@ -148,7 +148,7 @@ def _check_plain(
         key = f"PRIMARY KEY ({', '.join(spec.primary_key)})" if spec.primary_key else "no PRIMARY KEY"
         raise not_reshaped(
             location,
-            f"DuckDB has to make it anew to give it {key}, and it has {', '.join(lost)} of its own",
+            f"DuckDB must make it anew to give it {key}, and it has {', '.join(lost)} of its own",
             "Drop these before the run and create them again afterwards, or write another table ('table-name')",
         )
 

@@ -79,7 +79,7 @@ FROM orders GROUP BY customer;
 ## Names
 """
 _VOLATILE = """
-## Refused because a replay would give another answer
+## Refused because a replay would give another result
 
 After a failure the same rows are computed again; these functions would give another result then. Take the
 time from the data (an event-time column), and ids from a hash of the row.

@@ -37,7 +37,7 @@ REFUSED = (
         ("has_", "inet_", "pg_"),
     ),
     RefusedFunctions(
-        "it is a part of DuckDB's own machinery, and its answer may be another one in the next version",
+        "it is a part of DuckDB's own machinery, and its result may be another one in the next version",
         frozenset(
             names_in(
                 """

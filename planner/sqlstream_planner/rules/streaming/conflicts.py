@@ -54,8 +54,8 @@ def _resolved(root: Sink, streaming: Streaming) -> Sink:
             if updating:
                 _refuse(
                     root,
-                    "ON CONFLICT DO NOTHING over rows that change after they were given",
-                    "write ON CONFLICT DO DEDUPLICATE: when the row that is shown goes, another of its key takes its place",
+                    "ON CONFLICT DO NOTHING over updating rows",
+                    "write ON CONFLICT DO DEDUPLICATE: when the row that is shown is retracted, another replaces it",
                 )
             return replace(root, input=FirstRow(root.input, chosen, meaning, root.ttl_us))
         case _:

@@ -41,9 +41,9 @@ def epoch_values(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
             refuse(
                 node.at,
                 "SQL101",
-                f"{node.what} stands over rows that may be taken back",
+                f"{node.what} needs append-only rows",
                 notes=(
-                    "it gives another value in each epoch, so the row that goes would not be the one that came",
+                    "it gives another value in each epoch, so a retraction would not match the row that was inserted",
                 ),
                 help="compute it where rows are read, in a sub-query: FROM (SELECT *, NOW() AS read_at FROM t), of an "
                 "append-only table, or of windows that are emitted once",

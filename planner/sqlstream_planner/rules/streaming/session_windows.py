@@ -26,7 +26,7 @@ def session_windows(node: Node, streaming: Streaming) -> Node | None:
         refuse(
             node.at,
             "SQL072",
-            "a SESSION over rows that change after they were given",
+            "a SESSION over updating rows",
             notes=("a row that goes would leave a gap in a session, and make two of it",),
             help="use TUMBLE or HOP over a source that gives changes, or SESSION over append-only rows",
         )

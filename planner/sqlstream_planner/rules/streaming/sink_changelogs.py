@@ -128,7 +128,7 @@ def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anyti
             refuse(
                 root.at,
                 "SQL072",
-                "a window over rows that change after they were given",
+                "a window over updating rows",
                 notes=(why, "a window's result is given once, when the watermark closes it"),
                 help=f"{without}group by a time that you compute, such as date_trunc('minute', ts), "
                 "without a window function",

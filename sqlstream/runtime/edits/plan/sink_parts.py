@@ -157,7 +157,7 @@ def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart
         problem = Diagnostic(
             "SAV007",
             f"the table `{spec.name}` would have only what changes from the savepoint on",
-            notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
+            notes=(f"its result up to there is not in the state: {', '.join(missing)}",),
             help=f"run with --rewrite {spec.name}, which reads the sources' history again for it; run the file from the "
             "beginning with another --state-dir; or leave this table out",
         )

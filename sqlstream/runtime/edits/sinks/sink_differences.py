@@ -73,7 +73,7 @@ def _query_changes(old: Form, new: Form, before: list[str], now: list[str]) -> I
             or "its rows are those of other sources, or are grouped, ranked or put together in another way"
         )
     had, have = [*map(_words, conditions.args)], [*map(_words, new_conditions.args)]
-    yield from (f"its rows had to meet the condition {text}" for text in had if text not in have)
+    yield from (f"its rows met the condition {text}" for text in had if text not in have)
     yield from (f"its rows must meet the condition {text}" for text in have if text not in had)
     ranked, now_ranked = _ranked(conditions, columns), _ranked(new_conditions, new_columns)
     if ranked is not None and now_ranked is not None:

@@ -28,7 +28,7 @@ START_OVER = "run the file that wrote this state, or give another --state-dir an
 class Begins(Enum):
     """What a sink begins with that is new, or begins anew."""
 
-    ANSWER = "the whole answer, which is in the state"
+    ANSWER = "the full result, which is in the state"
     NOTHING_READ = "all of its input, of which nothing was read so far"
     NOW = "what is read from now on, as was accepted"
     HISTORY = "what the sources have had for it so far"

@@ -159,6 +159,6 @@ def without_history(missing: Diagnostic, sinks: Collection[str]) -> Diagnostic:
     which = ", ".join(f"`{name}`" for name in sinks)
     return replace(
         missing,
-        notes=(*missing.notes, f"the answer of {which} is not in the state, and can't be had without it"),
+        notes=(*missing.notes, f"the result of {which} is not in the state, and can't be had without it"),
         help=f"put the files back as they were, or leave {which} out; {NOTHING_CHANGED}",
     )

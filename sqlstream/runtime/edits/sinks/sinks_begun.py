@@ -98,8 +98,8 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
 def _whole(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> tuple[str, ...]:
     """What is said of a sink that gets its answer from the state."""
     if not missing_answers(now, spec.name, forgetful=forgotten.now):
-        return ("its whole answer is in the state: it gets that first, exactly once",)
+        return ("its full result is in the state: it gets that first, exactly once",)
     return (
-        "it gets what the state has of its answer first, exactly once",
+        "it gets what the state has of its result first, exactly once",
         "keys that the state has forgotten, by its time to live, are not in it until a row of theirs comes",
     )

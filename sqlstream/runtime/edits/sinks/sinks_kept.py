@@ -42,7 +42,7 @@ _FORGOT = (
 )
 
 _FORGOT_TWICE = (
-    "the state has forgotten keys, by its time to live: their rows could not be taken back, and would stand beside those "
+    "the state has forgotten keys, by its time to live: their rows could not be retracted, and would stand beside those "
     "that are read again, as the table has no PRIMARY KEY"
 )
 
@@ -133,7 +133,7 @@ def _table(
         edit = _replaced(edit, old, new, at, beginning(spec, now, given), declared)
         if not declared and former.changelog == "retract":
             return edit  # all of its rows were this pipeline's: it is reconciled with the new result in another way
-        what = "its rows are replaced by the new answer, in one transaction"
+        what = "its rows are replaced by the new result, in one transaction"
         if former.changelog == "append":
             what += "; what others have written there goes, too"
     else:
@@ -166,7 +166,7 @@ def _replaced(
         (
             *declared,
             *answer_changes(old, new),
-            f"its whole answer {source}: it gets that first, exactly once",
+            f"its full result {source}: it gets that first, exactly once",
         ),
         severity="warning",
     )
@@ -301,7 +301,7 @@ def _brought(
             *([_OF_OTHERS] if of_others else []),
             *declared,
             *answer_changes(old, new),
-            "both answers are in the state: it gets the difference first, exactly once",
+            "both results are in the state: it gets the difference first, exactly once",
             *([_FORGOT] if forgot else []),
         ),
         severity="warning",
@@ -320,7 +320,7 @@ def _other_answer(
     return _refused(
         edit,
         "STA014",
-        f"the table `{edit.spec.name}` holds the answer of another query",
+        f"the table `{edit.spec.name}` holds the result of another query",
         at,
         (
             *more,
@@ -395,7 +395,7 @@ def _unknown(
     elif not same_stages:
         yield Diagnostic(
             "STA014",
-            f"the table `{new.name}` may hold the answer of another query",
+            f"the table `{new.name}` may hold the result of another query",
             at.query,
             ("this state directory was written by a version that did not keep what a table holds",),
             f"run the file that wrote it, which notes it with the next epoch, and then edit it; {NOTHING_CHANGED}",
