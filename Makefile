@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST := not spark and not kill
 
-.PHONY: help setup constraints demo test test-fast test-spark check static lint format types imports search bench clean
+.PHONY: help setup constraints demo test test-fast check static lint format types imports search bench clean
 
 help:
 	@echo "make demo    install, run a real pipeline over real data on Spark, check it against its golden"
@@ -32,13 +32,12 @@ constraints:
 demo: setup
 	@$(BIN)/python -m sqlstream.demo
 
-test: test-fast test-spark
+# Spark's tests come first (tests/conftest.py): one process has its session, the other runs what needs none.
+test: setup
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 50
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(FAST)"
-
-test-spark: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not ($(FAST))"
 
 static: lint types imports
 

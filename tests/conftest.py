@@ -52,7 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases that `sampled` says, but not where a case is asked for by its name."""
+    """Leave out the cases that `sampled` says, but not where a case is asked for by its name. Spark's tests come first.
+
+    Of two processes the first begins with those and the second in the middle, so one has Spark's session, and what waits
+    for a JVM or a killed process does so beside the others. Whoever is done takes from the end.
+    """
+    items.sort(key=_after_spark)
     if is_long() or any("[" in argument for argument in config.args):
         return
     cases: Counter[str] = Counter()
@@ -70,6 +75,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if (number + number // every) % every == 0 else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+def _after_spark(item: pytest.Item) -> int:
+    """0 with the session that Spark's tests share, 1 with Spark or kills in processes of their own, 2 without."""
+    if "spark_runner" in getattr(item, "fixturenames", ()):
+        return 0
+    return 1 if any(item.get_closest_marker(name) for name in ("spark", "kill")) else 2
 
 
 def pytest_collection_finish() -> None:
