@@ -61,7 +61,8 @@ class SourcePlan:
 
     `exhausted`: a bounded source has nothing after `next_position` now. `final`: nor can it ever have, since the number of
     its rows is fixed; into a folder new files may come. `lanes` are all lanes that the source has now, also those without
-    rows (`Split.lane`); none where it is one.
+    rows (`Split.lane`); none where it is one. Each plan has them, also those of `Rereadable.until`; one that is left out is
+    forgotten.
     """
 
     splits: tuple[Split, ...]

@@ -54,7 +54,8 @@ class PlannedSource(PlainData):
 
     `exhausted`: all that is there now is read with it. `drains`: nothing more comes, so that its watermark is at the end.
     `starts` is its identity where `start` is the first position, which was decided when the epoch was planned ("": a
-    manifest has it, or it is always the same).
+    manifest has it, or it is always the same). `lanes` are those that the source has, with what was `seen` of each before
+    (µs; none: it is one); its watermark is the least of them without `idle_lanes`.
     """
 
     name: str
@@ -66,11 +67,18 @@ class PlannedSource(PlainData):
     watermarks: Watermarks
     drains: bool = False
     starts: str = field(default="", metadata=stored(if_default=False))
+    lanes: Mapping[str, int] = field(default_factory=dict, metadata=stored(if_default=False))
+    idle_lanes: tuple[str, ...] = field(default=(), metadata=stored(if_default=False))
 
     @classmethod
     def read_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """In plans of older versions the end of what was there was the end of time."""
         return {"drains": data.get("exhausted", False), **data}
+
+    @property
+    def active_lanes(self) -> dict[str, int]:
+        """The lanes that its watermark is the least of, with what was seen of each before (µs)."""
+        return {lane: mark for lane, mark in self.lanes.items() if lane not in self.idle_lanes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +190,7 @@ class SourceState(PlainData):
     is +infinity then) and new input has come: everything up to it has been emitted.
     `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
     in the state directory. `rows` is how many were read so far, `malformed` how many of them could not be read and are dead
-    letters (None: an older version has not counted them).
+    letters (None: an older version has not counted them). `lanes` has what is `seen` by lane, where there are several.
     """
 
     name: str
@@ -196,6 +204,12 @@ class SourceState(PlainData):
     folder: str = ""
     rows: int | None = None
     malformed: int | None = None
+    lanes: Mapping[str, int] = field(default_factory=dict, metadata=stored(if_default=False))
+
+    @property
+    def least_seen(self) -> int:
+        """What is seen of all its lanes (µs)."""
+        return min(self.lanes.values()) if self.lanes else self.seen
 
 
 def still_of_use(read: Collection[SourceState], detached: Iterable[SourceState]) -> tuple[SourceState, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from .plain_data import PlainRow
@@ -46,6 +47,22 @@ class Watermarks(PlainRow):
         if read_up_to is None:
             return self
         return replace(self, close=max(self.close, min(read_up_to, self.most)))
+
+
+def read_up_to(before: Mapping[str, int], read: Mapping[str, int]) -> int | None:
+    """Up to which watermark (µs) a source is read of which lanes were `read` in an epoch; None: not beyond what was.
+
+    `before` are the lanes that its watermark is the least of, with what was seen of each before; none: it is one lane.
+
+    >>> read_up_to({"a": 10, "b": 5}, {"a": 40, "b": 30}), read_up_to({"a": 10, "b": 5}, {"a": 40})
+    (30, 5)
+    >>> read_up_to({}, {"": 40}), read_up_to({}, {})
+    (40, None)
+    """
+    if not before:
+        return max(read.values(), default=None)
+    least = min(max(mark, read.get(lane, WATERMARK_MIN)) for lane, mark in before.items())
+    return None if least <= WATERMARK_MIN else least
 
 
 def clock_watermark(now_us: int) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.plain_data import PlainData
+from sqlstream_operators.plan.plain_data import PlainData, stored
 from sqlstream_operators.plan.spec import ExchangeInput, ExchangeOutput, LateStep, PhysicalPlan, Stage, Step
-from sqlstream_operators.plan.watermarks import Watermarks
+from sqlstream_operators.plan.watermarks import Watermarks, read_up_to
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion
@@ -30,7 +30,8 @@ class EpochContext(PlainData):
     else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
     dimensions: of each dimension table, the name of its copy in the checkpoint store. of_history: it reads again what
     epochs have read that are no part of it (a backfill). latest: by source, the watermark (µs) beyond which rows don't count
-    for it, because they were too far ahead of the clock when they were read first.
+    for it, because they were too far ahead of the clock when they were read first. lanes: of each source that has several,
+    those that its watermark is the least of, with what was seen of each before this epoch, µs.
     """
 
     epoch: int
@@ -47,6 +48,7 @@ class EpochContext(PlainData):
     dimensions: Mapping[str, str] = field(default_factory=dict)
     of_history: bool = False
     latest: Mapping[str, int] = field(default_factory=dict)
+    lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict, metadata=stored(if_default=False))
 
     @property
     def arrival(self) -> int:
@@ -70,9 +72,12 @@ class EpochContext(PlainData):
         same = self.state_max_parallelism in (0, self.max_parallelism)
         return versions[shard] if same and len(versions) == self.shards else None
 
-    def having_read(self, watermarks: Mapping[str, int]) -> EpochContext:
-        """The same once sources have been read up to watermarks (µs)."""
-        raised = {s: marks.raised(watermarks.get(s)) for s, marks in self.watermarks.items()}
+    def having_read(self, read: Mapping[str, Mapping[str, int]]) -> EpochContext:
+        """The same once lanes of sources have been read up to watermarks (µs)."""
+        raised = {
+            source: marks.raised(read_up_to(self.lanes.get(source, {}), read.get(source, {})))
+            for source, marks in self.watermarks.items()
+        }
         return replace(self, watermarks=raised)
 
 

@@ -158,7 +158,7 @@ def run_source_task(
             duck.reset()
         messages = task.messages()
         yield from messages
-        yield from to_shards(plan, epoch, source_name, read.watermark, ordinal)
+        yield from to_shards(plan, epoch, source_name, read.watermark, ordinal, getattr(split, "lane", ""))
         yield task.report(
             messages,
             task.staged(writers),

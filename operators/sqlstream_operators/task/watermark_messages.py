@@ -11,40 +11,53 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sqlstream_operators.codec.exchange import Message, producer
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX
 
 from .epoch import EpochContext
 
 #: The edge on which they travel.
 WATERMARK_EDGE = "$watermark"
+#: By source and lane, up to which watermark (µs) it was read; a source of one lane calls it "".
+LanesRead = Mapping[str, Mapping[str, int]]
 
 
 def to_shards(
-    plan: PhysicalPlan, epoch: EpochContext, source: str, watermark: int | None, ordinal: int
+    plan: PhysicalPlan,
+    epoch: EpochContext,
+    source: str,
+    watermark: int | None,
+    ordinal: int,
+    lane: str = "",
 ) -> Iterator[Message]:
-    """Tell all shards up to which watermark (µs; None: no row) a split was read, if it can close any window of theirs."""
+    """Tell all shards up to which watermark (µs; None: no row) a split of a lane was read, if that can close any window of
+    theirs.
+    """
     marks = epoch.watermarks[source]
-    if marks.raised(watermark) == marks or all(
-        source not in step.operator.watermark_sources for step in plan.operators
-    ):
+    if watermark is None or marks.raised(WATERMARK_MAX if lane else watermark) == marks:
+        return
+    if all(source not in step.operator.watermark_sources for step in plan.operators):
         return
     for shard in range(epoch.shards):
-        yield _message({source: watermark}, shard, producer(0, ordinal))
+        yield _message({source: {lane: watermark}}, shard, producer(0, ordinal))
 
 
-def gathered(messages: Iterable[Message]) -> dict[str, int]:
-    """The greatest watermark of each source (µs) that messages tell."""
-    found: dict[str, int] = {}
+def gathered(messages: Iterable[Message]) -> LanesRead:
+    """The greatest watermark of each lane of each source (µs) that messages tell."""
+    found: dict[str, dict[str, int]] = {}
     for message in messages:
-        for source, watermark in json.loads(message.blob).items():
-            found[source] = max(watermark, found.get(source, watermark))
+        for source, lanes in json.loads(message.blob).items():
+            known = found.setdefault(source, {})
+            for lane, watermark in lanes.items():
+                known[lane] = max(watermark, known.get(lane, watermark))
     return found
 
 
-def to_next_level(plan: PhysicalPlan, level: int, shard: int, read: Mapping[str, int]) -> Iterator[Message]:
+def to_next_level(plan: PhysicalPlan, level: int, shard: int, read: LanesRead) -> Iterator[Message]:
     """Tell the shard's task at the next level, if there is one, what this one knows."""
     if read and level + 1 < plan.levels:
         yield _message(read, shard, producer(level, shard))
 
 
-def _message(read: Mapping[str, int | None], shard: int, sender: int) -> Message:
-    return Message(WATERMARK_EDGE, shard, sender, json.dumps(dict(read), sort_keys=True).encode())
+def _message(read: LanesRead, shard: int, sender: int) -> Message:
+    told = {source: dict(lanes) for source, lanes in read.items()}
+    return Message(WATERMARK_EDGE, shard, sender, json.dumps(told, sort_keys=True).encode())

@@ -24,6 +24,7 @@ from sqlstream.storage.manifest import (
     StateVersions,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, read_up_to
 from sqlstream_operators.state.version import ShardVersion
 
 
@@ -164,16 +165,21 @@ class Manifests:
                 for ends in self._planner.window_ends
                 if source.name in ends.sources and ends.step in outcome.closed
             ]
-            read_up_to = outcome.sources[source.name].watermark
+            read = outcome.sources[source.name]
+            closes_up_to = read_up_to(source.active_lanes, read.lanes) if source.lanes else read.watermark
             yield watermarks.after_epoch(
                 self._state.sources[source.name],
                 position=source.next,
                 drained=source.drains,
-                read_up_to=read_up_to,
-                applied=source.watermarks.raised(read_up_to).close,
+                read_up_to=read.watermark,
+                applied=source.watermarks.raised(closes_up_to).close,
                 closed_up_to=max(closed, default=None),
-                rows=outcome.sources[source.name].rows,
-                malformed=outcome.sources[source.name].malformed,
+                rows=read.rows,
+                malformed=read.malformed,
+                lanes={
+                    lane: max(mark, read.lanes.get(lane, WATERMARK_MIN))
+                    for lane, mark in source.lanes.items()
+                },
             )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

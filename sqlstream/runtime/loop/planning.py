@@ -12,6 +12,7 @@ from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pa
 from sqlstream.runtime.loop.dimensions import Dimensions
 from sqlstream.runtime.loop.drained import read_after_drain
 from sqlstream.runtime.loop.epoch import Epoch
+from sqlstream.runtime.loop.lanes import Lanes, SourceLanes
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.recovery import committed_epoch
@@ -40,6 +41,7 @@ class Ready:
     plans: Mapping[str, SourcePlan]
     late: Mapping[str, int]
     worth_it: bool
+    lanes: Mapping[str, SourceLanes]
 
 
 class EpochPlanner:
@@ -80,11 +82,14 @@ class EpochPlanner:
         # its rows are cut into epochs, which are others than when they were read first.
         self._seen_earlier: dict[str, int] = {}
         self._fed: dict[str, float] = {}
+        self._lanes = Lanes(tell)
         self._paces: dict[str, Pace] = {}
 
     def start(self) -> None:
         """Go on from where the state is: count idle time from now, and keep to what memory allowed before."""
-        self._fed = dict.fromkeys(self._state.sources, self._clock())
+        now = self._clock()
+        self._fed = dict.fromkeys(self._state.sources, now)
+        self._lanes.start(self._state.sources, now)
         if self._state.last is not None and self._state.last.rows_cap is not None:
             self._admission = replace(self._admission, cap=self._state.last.rows_cap)
 
@@ -117,8 +122,13 @@ class EpochPlanner:
                     states[name] = watermarks.resumed(states[name])
                 else:
                     finished.add(name)
+        lanes = {
+            spec.name: self._lanes.look(spec, states[spec.name], plans.get(spec.name), now)
+            for spec in self._plan.sources
+        }
+        self._say_what_holds_back(lanes, plans, now)
         late = watermarks.effective(
-            own={name: self._seen(name, state) for name, state in states.items()},
+            own={name: self._seen(name, state, lanes[name]) for name, state in states.items()},
             drained={name for name, state in states.items() if state.drained},
             idle={name for name in states if self._idle(name, plans, now)},
             groups=self._groups,
@@ -132,7 +142,7 @@ class EpochPlanner:
             for name, plan in plans.items()
             if name in self._program.ends
         )
-        return Ready(states, plans, late, worth_it)
+        return Ready(states, plans, late, worth_it, lanes)
 
     def plan(self, ready: Ready) -> EpochPlan:
         """The plan of the next epoch."""
@@ -158,6 +168,8 @@ class EpochPlanner:
                     ),
                     drains=drains,
                     starts=self._starts(spec),
+                    lanes=ready.lanes[spec.name].seen,
+                    idle_lanes=tuple(sorted(ready.lanes[spec.name].idle)),
                 )
             )
         return replace(self._epoch(tuple(planned)), dimensions=self.dimensions.copies())
@@ -239,7 +251,7 @@ class EpochPlanner:
         """Learn from an epoch, before it is adopted, how fast event time goes on in each source."""
         for state in facts.manifest.sources:
             before = self._state.sources[state.name].seen
-            self._seen_earlier[state.name] = before
+            self._seen_earlier[state.name] = self._state.sources[state.name].least_seen
             if before > WATERMARK_MIN:
                 pace = Pace.between(before, state.seen, facts.rows_read[state.name])
                 if pace is not None:
@@ -303,9 +315,24 @@ class EpochPlanner:
         self._said_drained.add(state.name)
         self._tell(read_after_drain(state))
 
-    def _seen(self, name: str, state: SourceState) -> int:
+    def _say_what_holds_back(
+        self, lanes: Mapping[str, SourceLanes], plans: Mapping[str, SourcePlan], now: float
+    ) -> None:
+        """Warn of partitions without a row that keep windows open."""
+        if self._settings.drain or self._program.of_history:
+            return
+        moving = {name for ends in self.window_ends for name in ends.sources}
+        for spec in self._plan.sources:
+            if spec.name in moving:
+                plan = plans.get(spec.name)
+                ended = self.all_bounded and (plan is None or (plan.exhausted and not plan.splits))
+                self._lanes.warn(spec, lanes[spec.name], now, ended=ended)
+
+    def _seen(self, name: str, state: SourceState, lanes: SourceLanes) -> int:
         """The watermark of a source by what it has read."""
-        return state.seen if name not in self._program.ends else self._seen_earlier.get(name, state.applied)
+        if name in self._program.ends:
+            return self._seen_earlier.get(name, state.applied)
+        return lanes.own if lanes.seen else state.seen
 
     def _idle(self, name: str, plans: Mapping[str, SourcePlan], now: float) -> bool:
         plan = plans.get(name)

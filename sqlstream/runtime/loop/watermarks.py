@@ -1,7 +1,8 @@
 """Watermarks of sources: computed before an epoch from what epochs before it read, and written into its plan.
 
 That decides what is late. What closes, the rows of the epoch raise (`Watermarks.raised`), in its tasks and in its manifest.
-A source's own watermark is the greatest value of its watermark expression seen so far. Two things make the
+A source's own watermark is the greatest value of its watermark expression seen so far; where it has lanes (partitions), the
+least of theirs (`lanes`). Two things make the
 watermark that is *applied* to a source greater than its own: it is drained (then nothing can come that
 is not late: +infinity), or it is idle (then it does not hold back the sources that it shares an operator with): for its
 timeout, or where all that it had is read and the run goes on with others. Neither ever makes a watermark go back.
@@ -131,12 +132,13 @@ def after_epoch(
     closed_up_to: int | None,
     rows: int = 0,
     malformed: int = 0,
+    lanes: Mapping[str, int] | None = None,
 ) -> SourceState:
     """A source's state after an epoch that read `rows` of it, of which some were `malformed`.
 
     `read_up_to` is the greatest watermark expression of the rows read (None: no row), `applied` the
     epoch's close watermark, `closed_up_to` the greatest (window end - tick) that any operator on this source
-    has emitted in the epoch (None: none). All µs.
+    has emitted in the epoch (None: none), `lanes` what is seen of each lane by now. All µs.
     """
     seen = state.seen if read_up_to is None else max(state.seen, read_up_to)
     resume = max(state.resume, seen, WATERMARK_MIN if closed_up_to is None else closed_up_to)
@@ -151,6 +153,7 @@ def after_epoch(
         resume=resume,
         rows=None if state.rows is None else state.rows + rows,
         malformed=None if state.malformed is None else state.malformed + malformed,
+        lanes=dict(lanes or {}),
     )
 
 

@@ -46,13 +46,14 @@ class SourceOutcome:
     """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one).
 
     `malformed`: how many of the rows could not be read, and are dead letters. `ahead` rows are too far ahead of the epoch's
-    clock to count for the watermark.
+    clock to count for the watermark. `lanes` has the watermark by lane; a source of one lane calls it "".
     """
 
     rows: int = 0
     watermark: int | None = None
     malformed: int = 0
     ahead: int = 0
+    lanes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

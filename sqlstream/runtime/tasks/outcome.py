@@ -17,14 +17,20 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     ordered = sorted(reports, key=lambda report: (report.level, report.ordinal))
     _check_complete(job, ordered)
     sources = {}
+    lane_of = dict(enumerate(split.lane for source in job.plan.sources for split in source.splits))
     for source in job.plan.sources:
         own = [report for report in ordered if report.source == source.name]
-        marks = [report.watermark for report in own if report.watermark is not None]
+        lanes: dict[str, int] = {}
+        for report in own:
+            if report.watermark is not None:
+                lane = lane_of[report.ordinal]
+                lanes[lane] = max(report.watermark, lanes.get(lane, report.watermark))
         sources[source.name] = SourceOutcome(
             sum(report.rows for report in own),
-            max(marks, default=None),
+            max(lanes.values(), default=None),
             sum(report.malformed for report in own),
             sum(report.ahead for report in own),
+            lanes,
         )
     states: dict[str, dict[int, ShardVersion]] = defaultdict(dict)
     parts: dict[str, list[SinkPart]] = {sink.name: [] for sink in job.program.sinks}

@@ -95,6 +95,7 @@ class TaskProgram:
             dimensions={name: copy.name for name, copy in job.plan.dimensions.items()},
             of_history=job.of_history,
             latest=job.latest,
+            lanes={source.name: source.active_lanes for source in job.plan.sources if source.lanes},
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
         tasks = _spread(placed, job.plan.parallelism)

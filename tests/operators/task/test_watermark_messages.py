@@ -27,7 +27,7 @@ def test_each_shard_knows_the_greatest_watermark_of_all_splits() -> None:
     made = told(Watermarks(5, 5, 5, WATERMARK_MAX), 30, None, 40, 4)
     random.Random(1).shuffle(made)
     for shard in range(2):
-        assert gathered(m for m in made if m.shard == shard) == {"bid": 40}
+        assert gathered(m for m in made if m.shard == shard) == {"bid": {"": 40}}
     # A message is known by edge, shard and producer: none replaces another.
     assert len({(m.edge, m.shard, m.producer) for m in made}) == len(made) == 4
 
@@ -38,9 +38,9 @@ def test_nothing_is_told_where_nothing_can_rise(marks: Watermarks) -> None:
 
 
 def test_the_last_level_tells_nobody() -> None:
-    assert list(to_next_level(PLAN, 1, 0, {"bid": 4})) == []
-    [message] = to_next_level(cascaded(), 1, 1, {"bid": 4})
-    assert (message.shard, gathered([message])) == (1, {"bid": 4})
+    assert list(to_next_level(PLAN, 1, 0, {"bid": {"": 4}})) == []
+    [message] = to_next_level(cascaded(), 1, 1, {"bid": {"": 4}})
+    assert (message.shard, gathered([message])) == (1, {"bid": {"": 4}})
 
 
 def test_windows_over_windows_close_together_in_the_epoch_that_reads_past_them() -> None:

@@ -325,4 +325,4 @@ def _with_marks(state: SourceState, reached: SourceState | None, *, told_anew: b
     state = replace(state, malformed=reached.malformed if told_anew else state.malformed)
     if state.seen > WATERMARK_MIN:
         return state
-    return replace(state, seen=reached.seen, resume=max(state.resume, reached.resume))
+    return replace(state, seen=reached.seen, lanes=reached.lanes, resume=max(state.resume, reached.resume))

@@ -34,6 +34,7 @@ from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, SourceSpec
 from sqlstream_operators.plan.united import united
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted
 
@@ -236,7 +237,12 @@ def _together(
         part.leave(left)
     if first in even:
         equal = [s for s in same.values() if _same_marks(source, s)]
-        source = replace(source, seen=max(s.seen for s in equal), resume=max(s.resume for s in equal))
+        source = replace(
+            source,
+            seen=max(s.seen for s in equal),
+            resume=max(s.resume for s in equal),
+            lanes={lane: max(s.lanes.get(lane, WATERMARK_MIN) for s in equal) for lane in source.lanes},
+        )
     taken = {name for part in parts for name in part.called.values()}
     made: dict[str, SourceState] = {}
     for part in read:
@@ -300,7 +306,8 @@ def _same_marks(one: SourceState, other: SourceState) -> bool:
     if one.drained and other.drained:
         return True
     return all(
-        getattr(one, name) == getattr(other, name) for name in ("drained", "seen", "applied", "resume")
+        getattr(one, name) == getattr(other, name)
+        for name in ("drained", "seen", "applied", "resume", "lanes")
     )
 
 
