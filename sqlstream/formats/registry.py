@@ -7,10 +7,25 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.formats.avro.descriptors import AVRO, AVRO_CONFLUENT, DEBEZIUM_AVRO_CONFLUENT
+from sqlstream.formats.changelog_json.descriptors import (
+    CANAL_JSON,
+    CHANGELOG_JSON,
+    DEBEZIUM_JSON,
+    MAXWELL_JSON,
+)
+from sqlstream.formats.csv.descriptor import CSV
+from sqlstream.formats.files import JSON_LINES, FileFormat, Unit, csv_ends
+from sqlstream.formats.json.descriptor import JSON
+from sqlstream.formats.orc.descriptor import ORC
+from sqlstream.formats.parquet.descriptor import PARQUET
+from sqlstream.formats.raw.descriptor import RAW
 from sqlstream_operators.errors import InternalError
+from sqlstream_planner.catalog.descriptor import FormatDescriptor
+from sqlstream_planner.catalog.options import Role
 
 if TYPE_CHECKING:
     from sqlstream.formats.api import RecordFormat, RecordReader, RecordWriter
@@ -20,12 +35,19 @@ if TYPE_CHECKING:
 class Format:
     """A format, and where the rest of it is, as `module:name` in this package or as it is.
 
-    `reader` and `writer` make a RecordReader and a RecordWriter of a RecordFormat; None: it has none.
+    `reader` and `writer` make a RecordReader and a RecordWriter of a RecordFormat; None: it has none. `files` is what it
+    is in files; None: it is in none.
     """
 
-    name: str
+    descriptor: FormatDescriptor
     reader: str | Callable[[RecordFormat], RecordReader] | None = None
     writer: str | Callable[[RecordFormat], RecordWriter] | None = None
+    files: FileFormat | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in SQL."""
+        return self.descriptor.name
 
 
 class Formats:
@@ -47,6 +69,36 @@ class Formats:
         """The same with one more, or with another of its name."""
         return Formats(*(f for f in self if f.name != format_.name), format_)
 
+    @property
+    def of_records(self) -> tuple[FormatDescriptor, ...]:
+        """What the formats are whose records are read or written one by one; a role has what is there for it."""
+        found = []
+        for format_ in self:
+            there = ((Role.SOURCE, format_.reader), (Role.SINK, format_.writer))
+            roles = tuple(
+                role for role, part in there if part is not None and role in format_.descriptor.roles
+            )
+            if roles:
+                found.append(replace(format_.descriptor, roles=roles))
+        return tuple(found)
+
+    @property
+    def of_files(self) -> tuple[FormatDescriptor, ...]:
+        """What the formats are that files have."""
+        found = []
+        for format_ in self:
+            if format_.files is not None:
+                roles = format_.descriptor.roles if format_.files.written else (Role.SOURCE,)
+                found.append(replace(format_.descriptor, roles=roles))
+        return tuple(found)
+
+    def in_files(self, name: str) -> FileFormat:
+        """What the format of this name is in files. Raises InternalError if it is none of files."""
+        found = self[name].files
+        if found is None:
+            raise InternalError(f"format {name} is none of files")
+        return found
+
     def record_reader(self, format_: RecordFormat) -> RecordReader:
         """What reads records. Raises InternalError if there is none, DiagnosticError for an option that can't be used."""
         make = _loaded(self[format_.name].reader, f"format {format_.name} does not read records")
@@ -66,19 +118,25 @@ def _loaded(part: Any, missing: str) -> Any:
     return pkgutil.resolve_name(f"sqlstream.formats.{part}") if isinstance(part, str) else part
 
 
-def _changes(name: str) -> Format:
-    module = "changelog_json.records"
-    return Format(name, f"{module}:ChangelogRecordReader", f"{module}:ChangelogRecordWriter")
-
+_CHANGES = ("changelog_json.records:ChangelogRecordReader", "changelog_json.records:ChangelogRecordWriter")
+_READ_CHANGES = replace(JSON_LINES, written=False, appendable=False)
+_CSV = FileFormat(Unit.TEXT, ".csv", appendable=True, smallest_range=8 << 20, range_end=csv_ends)
+_PARQUET = FileFormat(Unit.ROWS, ".parquet", tails=(b"PAR1", b"PARE"), smallest_range=4 << 20, halved=True)
+_ORC = FileFormat(Unit.WHOLE, ".orc", written=False, tails=(b"ORC",))
 
 REGISTERED = Formats(
-    Format("json", "json.records:JsonRecordReader", "json.records:JsonRecordWriter"),
-    Format("csv", "csv.records:CsvRecordReader", "csv.records:CsvRecordWriter"),
-    _changes("debezium-json"),
-    _changes("changelog-json"),
-    _changes("canal-json"),
-    _changes("maxwell-json"),
-    Format("raw", "raw.records:RawRecordReader", "raw.records:RawRecordWriter"),
+    Format(JSON, "json.records:JsonRecordReader", "json.records:JsonRecordWriter", JSON_LINES),
+    Format(CSV, "csv.records:CsvRecordReader", "csv.records:CsvRecordWriter", _CSV),
+    Format(PARQUET, files=_PARQUET),
+    Format(ORC, files=_ORC),
+    Format(DEBEZIUM_JSON, *_CHANGES, replace(JSON_LINES, appendable=False)),
+    Format(CHANGELOG_JSON, *_CHANGES, replace(JSON_LINES, appendable=False)),
+    Format(CANAL_JSON, *_CHANGES, _READ_CHANGES),
+    Format(MAXWELL_JSON, *_CHANGES, _READ_CHANGES),
+    Format(RAW, "raw.records:RawRecordReader", "raw.records:RawRecordWriter"),
+    Format(AVRO, "avro.plain:AvroRecordReader", "avro.plain:AvroRecordWriter"),
+    Format(AVRO_CONFLUENT, "avro.confluent:ConfluentAvroReader", "avro.confluent:ConfluentAvroWriter"),
+    Format(DEBEZIUM_AVRO_CONFLUENT, "avro.debezium:DebeziumAvroReader", "avro.debezium:DebeziumAvroWriter"),
 )
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import cutting
+from sqlstream.formats.files import FileFormat
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import Read, context, read_all, source_spec
@@ -418,7 +419,7 @@ def test_compressed(tmp_path: Path, duck: DuckSession, ending: str, bad: str) ->
 def test_cuts_fall_between_messages_and_keep_order(
     tmp_path: Path, duck: DuckSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(cutting.SMALLEST_RANGE, "canal-json", 1)
+    monkeypatch.setattr(FileFormat, "smallest_range", 1)
     monkeypatch.setattr(cutting, "_SMALLEST_SPLIT", 100)
     lines = [
         json.dumps({"type": "UPDATE", "data": [{"id": i}, {"id": -i}], "old": [{"id": 0}, {"id": 1}]})

@@ -19,6 +19,7 @@ from sqlstream.connectors.filesystem import cutting
 from sqlstream.connectors.filesystem.sink import FileWriter
 from sqlstream.formats.boundaries import csv_range_end, json_range_end
 from sqlstream.formats.csv.shape import CsvShape
+from sqlstream.formats.files import FileFormat
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.types import parse_type
@@ -128,7 +129,7 @@ _BOUNDED = settings(
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut for parallelism too, however small they are."""
-    monkeypatch.setattr(cutting, "SMALLEST_RANGE", {"json": 1, "csv": 1, "parquet": 1})
+    monkeypatch.setattr(FileFormat, "smallest_range", 1)
     monkeypatch.setattr(cutting, "_SMALLEST_SPLIT", 16)
 
 

@@ -21,6 +21,7 @@ from sqlstream.connectors.filesystem import cutting
 from sqlstream.connectors.filesystem.orders import FileOrders, Order
 from sqlstream.connectors.filesystem.source import FileSource
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream.formats.files import FileFormat
 from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -138,7 +139,7 @@ def test_any_cut_is_read_again_by_any_cutting(
     others: Limits,
     more: bool,
 ) -> None:
-    monkeypatch.setattr(cutting, "SMALLEST_RANGE", {"json": 1, "csv": 1, "parquet": 1})
+    monkeypatch.setattr(FileFormat, "smallest_range", 1)
     monkeypatch.setattr(cutting, "_SMALLEST_SPLIT", 16)
     with tempfile.TemporaryDirectory() as name:
         world = World(Path(name), duck, ending)

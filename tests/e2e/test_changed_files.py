@@ -18,6 +18,7 @@ from sqlstream.cli.progress import summary
 from sqlstream.connectors.filesystem.orders import FileOrders, Order
 from sqlstream.connectors.filesystem.paths import local_entry
 from sqlstream.connectors.filesystem.whole_files import is_whole
+from sqlstream.formats.registry import REGISTERED
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.stop import StopFlag
@@ -438,13 +439,13 @@ def test_a_file_that_grew_after_it_was_read_says_how_to_wait_for_such_files(tmp_
 def test_a_file_that_may_not_be_whole_must_settle(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     entry = local_entry(str(tmp_path / name), (tmp_path / name).stat())
-    assert not is_whole(entry, "json" if "json" in name else "csv")
+    assert not is_whole(entry, REGISTERED.in_files("json" if "json" in name else "csv"))
 
 
 def test_members_of_gzip_are_whole_together(tmp_path: Path) -> None:
     path = tmp_path / "x.json.gz"
     path.write_bytes(gzip.compress(b"1" * 3_000_000 + b"\n") + gzip.compress(b"2\n"))
-    assert is_whole(local_entry(str(path), path.stat()), "json")
+    assert is_whole(local_entry(str(path), path.stat()), REGISTERED.in_files("json"))
 
 
 def test_a_time_to_settle_that_is_set_holds_for_all_files(tmp_path: Path) -> None:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import Limits, Split
 from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
-from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
+from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.formats.files import Unit
 from sqlstream_operators.errors import DataError
 
 if TYPE_CHECKING:
     from sqlstream.connectors.filesystem.parquet import ParquetShape
     from sqlstream.formats.boundaries import RangeEnd
 
-#: A range smaller than this is not worth a task of its own, bytes.
-SMALLEST_RANGE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}
 _SMALLEST_SPLIT = 256 << 10
 _SAMPLE = 64 << 10
 #: How much smaller compressed text is, and how long a line is, where nothing better is known.
@@ -95,12 +94,9 @@ class FileCutter:
     @functools.cached_property
     def _range_end(self) -> RangeEnd | None:
         """What finds where a range of lines ends; None: these files are not cut by lines."""
-        # Here, as NumPy takes a tenth of a second and a plan of an edit cuts nothing.
-        from sqlstream.formats.boundaries import csv_range_end, json_range_end
-
-        if self._options.format == "csv":
-            return functools.partial(csv_range_end, self._options.csv)
-        return json_range_end if self._options.format in ("json", *CHANGELOG_FORMATS) else None
+        # Made with the first that is cut, as NumPy takes a tenth of a second and a plan of an edit cuts nothing.
+        make = self._options.files.range_end
+        return None if make is None else make(self._options.given)
 
     def cut(
         self, files: Callable[[int], ToRead | None], file: int, offset: int, limits: Limits, end: int
@@ -129,9 +125,9 @@ class FileCutter:
             self._sample(files[0].entry)
         if self._bytes_per_row is None:
             return None
-        if self._options.format == "parquet":
+        if self._options.files.unit is Unit.ROWS:
             return self._waiting_rows(files, offset, self._bytes_per_row)
-        waiting = sum(_text_bytes(one, self._options.format) for one in files)
+        waiting = sum(_text_bytes(one, self._options.files.unit) for one in files)
         if self._range_end is not None:
             waiting -= offset
         return max(0, round(waiting / self._bytes_per_row))
@@ -148,7 +144,7 @@ class FileCutter:
         """What may be taken. Rows are only counted where the limit is exact: lines would be read once more, and each
         Parquet file would be asked for its footer.
         """
-        parquet = self._options.format == "parquet"
+        parquet = self._options.files.unit is Unit.ROWS
         by_bytes = parquet or (
             self._range_end is not None and first is not None and compression(first.entry.path) is None
         )
@@ -167,12 +163,12 @@ class FileCutter:
         """
         entry = one.entry
         limited = budget.rows is not None or (budget.bytes is not None and budget.bytes < one.size)
-        if self._options.format == "parquet":
+        if self._options.files.unit is Unit.ROWS:
             return self._take_parquet(one, offset, budget, limited)
         if self._range_end is not None and compression(entry.path) is None:
             return self._take_text(one, offset, budget, limited)
         rows = None
-        if self._options.format == "orc" and limited:
+        if self._options.files.unit is Unit.WHOLE and limited:
             rows = _orc_rows(entry)
         estimate = rows if rows is not None else entry.size * _PACKED // _LINE
         budget.take(_Part(FileRange(entry), entry.size, rows), max(1, estimate))
@@ -243,11 +239,11 @@ class FileCutter:
 
     def _split_at(self, part: _Part, wanted: int) -> tuple[_Part, _Part] | None:
         """Cut a part after about `wanted` bytes; None if it is not worth it or can't be done."""
-        smallest = SMALLEST_RANGE.get(self._options.format)
+        smallest = self._options.files.smallest_range
         if smallest is None or wanted < smallest or part.bytes - wanted < smallest:
             return None
         file_range, entry = part.range, part.range.entry
-        if self._options.format == "parquet":
+        if self._options.files.unit is Unit.ROWS:
             shape = self._shape(entry)
             end = shape.rows if file_range.end is None else file_range.end
             rows = end - file_range.start
@@ -295,9 +291,9 @@ class FileCutter:
     def _sample(self, entry: FileEntry) -> None:
         """Estimate the bytes of a row from the beginning of a file."""
         try:
-            if self._options.format == "parquet":
+            if self._options.files.unit is Unit.ROWS:
                 rows, size = self._shape(entry).rows, entry.size
-            elif self._options.format == "orc":
+            elif self._options.files.unit is Unit.WHOLE:
                 rows, size = _orc_rows(entry), entry.size
             elif compression(entry.path) is not None:
                 return
@@ -325,9 +321,9 @@ def _joined(parts: Sequence[_Part]) -> list[_Part]:
     return made
 
 
-def _text_bytes(one: ToRead, format_: str) -> int:
+def _text_bytes(one: ToRead, unit: Unit) -> int:
     """The bytes of a file once it is decompressed, estimated."""
-    if format_ in ("parquet", "orc"):
+    if unit is not Unit.TEXT:
         return one.entry.size
     return one.size if compression(one.entry.path) is None else one.size * _PACKED
 

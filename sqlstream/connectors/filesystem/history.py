@@ -13,12 +13,11 @@ from sqlstream.connectors.filesystem.file_version import check_unchanged, is_sam
 from sqlstream.connectors.filesystem.listing import Listed, ReadPart
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local
+from sqlstream.formats.files import Unit
 from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted
 
-#: Formats in which what is appended to a file leaves the rows before it as they were.
-_LINES = ("json", "csv")
 #: What a file tells of itself that is other once it has grown.
 _OF_THE_WHOLE = ("file.size", "file.modification-time")
 _MOST_NAMED = 10
@@ -136,7 +135,7 @@ class FileHistory:
 
     def _has_grown(self, was: FileEntry, now: FileEntry) -> bool:
         """Whether a file begins with all that it was, and only lines came after it."""
-        lines = self._options.format in _LINES and compression(was.path) is None
+        lines = self._options.files.appendable and compression(was.path) is None
         if not (lines and is_local(was.path) and was.digest and now.size > was.size):
             return False
         if self._metadata.intersection(_OF_THE_WHOLE):
@@ -145,7 +144,7 @@ class FileHistory:
 
     def _bytes(self, size: int, end: int | None) -> int:
         """The bytes of a file of this size that were read up to `end`, all of them if that is not in bytes."""
-        return size if end is None or self._options.format == "parquet" else end
+        return size if end is None or self._options.files.unit is not Unit.TEXT else end
 
     def _incomplete(self, name: str, files: Sequence[Listed], gone: Sequence[_Gone]) -> Diagnostic:
         """What to say of files that can't be read again: which, how much they had, and from when on all is there."""

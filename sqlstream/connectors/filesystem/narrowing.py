@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +10,9 @@ from typing import BinaryIO
 
 from sqlstream.connectors.api import Split
 from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, decompressed, open_entry
-from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
+from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.formats.boundaries import count_lines as lines_in
-from sqlstream.formats.boundaries import csv_range_end, json_range_end
+from sqlstream.formats.files import Unit
 
 #: The text of a compressed file is looked through if it has at most so many bytes.
 _UNPACKED = 64 << 20
@@ -51,7 +50,7 @@ def place(ranges: Sequence[FileRange], options: FileOptions) -> str:
     one = ranges[0]
     if one.end is None or not _is_divided(one, options):
         return one.entry.path
-    if options.format == "parquet":
+    if options.files.unit is Unit.ROWS:
         return f"{one.entry.path}, {_numbers('row', one.start + 1, one.end)}"
     with _opened(one) as file:
         if file is None:
@@ -86,15 +85,14 @@ def _part(split: Split, ranges: Sequence[FileRange]) -> Split:
 
 
 def _is_divided(one: FileRange, options: FileOptions) -> bool:
-    if options.format in ("parquet", "json", *CHANGELOG_FORMATS):
-        return True
-    return options.format == "csv" and compression(one.entry.path) is None
+    files = options.files
+    return files.halved or (files.unit is Unit.TEXT and compression(one.entry.path) is None)
 
 
 def _end(one: FileRange, options: FileOptions) -> int | None:
     if not _is_divided(one, options):
         return None
-    if options.format != "parquet":
+    if options.files.unit is not Unit.ROWS:
         with _opened(one) as file:
             return None if file is None else file.seek(0, io.SEEK_END)
     import pyarrow.parquet as pq
@@ -106,10 +104,10 @@ def _end(one: FileRange, options: FileOptions) -> int | None:
 def _middle(one: FileRange, end: int, options: FileOptions) -> int | None:
     """Where the second half begins; None where records can't be told apart."""
     wanted = (end - one.start) // 2
-    if options.format == "parquet":
+    if options.files.unit is Unit.ROWS:
         return one.start + wanted
-    text = options.format == "json" or options.format in CHANGELOG_FORMATS
-    range_end = json_range_end if text else functools.partial(csv_range_end, options.csv)
+    assert options.files.range_end is not None
+    range_end = options.files.range_end(options.given)
     with _opened(one) as file:
         if file is None:
             return None

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from sqlstream.connectors.filesystem.patterns import wrong_path_pattern
 from sqlstream.connectors.options import bad_option, duration_us, flag
 from sqlstream.formats.csv.shape import CsvShape
+from sqlstream.formats.files import FileFormat
 from sqlstream.formats.patterns import wrong_re2_pattern
+from sqlstream.formats.registry import REGISTERED
 
-CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")
-FORMATS = ("json", "csv", "parquet", "orc", *CHANGELOG_FORMATS)
+CHANGELOG_FORMATS = tuple(f.name for f in REGISTERED.of_files if f.changelog)
+FORMATS = tuple(f.name for f in REGISTERED.of_files)
 
 #: How long a file of a watched source must be still before it is taken, unless `source.settle-time` says otherwise.
 SETTLE_US = 5_000_000
@@ -21,8 +23,7 @@ SETTLE_US = 5_000_000
 class FileOptions:
     """What the options of a table say; defaults and meanings are in docs/connectors/.
 
-    `csv_header` None: a first line that holds all declared names is a header. `databases` and `tables` are
-    regular expressions (RE2) that the names in canal's messages match as a whole.
+    `given` are all of them, for the format. `csv_header` None: a first line that holds all declared names is a header.
     """
 
     path: str
@@ -35,9 +36,12 @@ class FileOptions:
     csv_header: bool | None = None
     csv_null: str | None = None
     json_fail_on_missing: bool = False
-    schema_include: bool = False
-    databases: str | None = None
-    tables: str | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> FileFormat:
+        """What the format is in files."""
+        return REGISTERED.in_files(self.format)
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> FileOptions:
@@ -55,6 +59,11 @@ class FileOptions:
             )
         if not flag(options, "parquet.utc-timezone", True):
             raise bad_option("parquet.utc-timezone", "false", "'true': times are UTC")
+        for key in ("database", "table"):
+            name = f"canal-json.{key}.include"
+            found = None if name not in options else wrong_re2_pattern(options[name])
+            if found is not None:
+                raise bad_option(name, options[name], found)
         wrong = wrong_path_pattern(options.get("source.path.regex-pattern"))
         if wrong is not None:
             raise bad_option("source.path.regex-pattern", options["source.path.regex-pattern"], wrong)
@@ -72,15 +81,5 @@ class FileOptions:
             csv_header=None if header is None else flag(options, "csv.header"),
             csv_null=options.get("csv.null-literal"),
             json_fail_on_missing=flag(options, "json.fail-on-missing-field"),
-            schema_include=format_ == "debezium-json" and flag(options, "debezium-json.schema-include"),
-            databases=_pattern(options, "canal-json.database.include"),
-            tables=_pattern(options, "canal-json.table.include"),
+            given=options,
         )
-
-
-def _pattern(options: Mapping[str, str], name: str) -> str | None:
-    text = options.get(name)
-    wrong = None if text is None else wrong_re2_pattern(text)
-    if text is not None and wrong is not None:
-        raise bad_option(name, text, wrong)
-    return text

@@ -85,7 +85,7 @@ class FileWriter:
         filesystem.create_dir(f"{root}/{_STAGING}", recursive=True)
         files = []
         for number, (folder, part, rows) in enumerate(self._parts(table)):
-            end = _ENDINGS.get(format_, ".json")
+            end = self._options.files.ending
             name = f"part-{epoch:06d}-{_safe(task)}"
             staged = f"{_STAGING}/{name}{f'-{number}' if number else ''}{end}"
             _WRITERS[format_](filesystem, f"{root}/{staged}", rows.select(names), columns, self._spec.options)
@@ -421,4 +421,3 @@ def _sync(path: str) -> None:
 
 
 _WRITERS: Mapping[str, Write] = {**WRITERS, **CHANGELOG_WRITERS}
-_ENDINGS: Mapping[str, str] = {"csv": ".csv", "parquet": ".parquet"}

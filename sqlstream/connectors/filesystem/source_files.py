@@ -23,7 +23,7 @@ from sqlstream.connectors.filesystem.paths import (
     listed,
     without_credentials,
 )
-from sqlstream.connectors.filesystem.whole_files import ENDINGS, is_whole, tail_of
+from sqlstream.connectors.filesystem.whole_files import is_whole, tail_of
 from sqlstream_operators.errors import InputFileError, ListedFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
@@ -232,14 +232,14 @@ class SourceFiles:
     def _is_ready(self, entry: FileEntry, *, new: bool = False) -> bool:
         """Whether a file, a `new` one perhaps, can be taken: it has something in it, and nobody writes it any more."""
         settle_us = self._options.settle_us
-        text = self._options.format not in ENDINGS and compression(entry.path) is None
+        text = self._options.files.tails is None and compression(entry.path) is None
         if not entry.size and text:
             return False
         if not settle_us or entry.path.startswith(_WHOLE_OBJECTS):
             return True
         seen = self._unsettled.get(entry.path)
         if seen is None:
-            whole = new and not self._options.settle_given and is_whole(entry, self._options.format)
+            whole = new and not self._options.settle_given and is_whole(entry, self._options.files)
             seen = _Seen(entry, self._clock(), whole)
         elif not _same_times(seen.entry, entry):
             seen = _Seen(entry, self._clock(), whole=False)  # somebody writes it bit by bit
@@ -265,7 +265,7 @@ class SourceFiles:
 
     def _has_ending(self, entry: FileEntry) -> bool:
         """Whether a file ends as one of its format does; if it does not though it is still, that is told once."""
-        endings = ENDINGS.get(self._options.format)
+        endings = self._options.files.tails
         if not is_local(entry.path) or (endings is None and entry.size):
             return True
         if endings is not None and entry.size >= 4 and tail_of(entry).startswith(endings):

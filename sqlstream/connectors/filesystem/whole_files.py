@@ -7,9 +7,8 @@ from pathlib import Path
 
 from sqlstream.connectors.filesystem.file_ranges import compression
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local
+from sqlstream.formats.files import FileFormat
 
-#: What files of a format end with.
-ENDINGS = {"parquet": (b"PAR1", b"PARE"), "orc": (b"ORC",)}
 #: A compressed file of at most so many bytes is unpacked to see whether it is whole.
 _UNPACKED = 16 << 20
 _CHUNK = 1 << 20
@@ -23,7 +22,7 @@ def tail_of(entry: FileEntry, most: int = 4) -> bytes:
         return file.read(most)
 
 
-def is_whole(entry: FileEntry, format_: str) -> bool:
+def is_whole(entry: FileEntry, format_: FileFormat) -> bool:
     """Whether a file ends as one of its format: lines with the last line's end, gzip with its trailer.
 
     False where that can't be told: of other compressed files, large ones, and files that are not on a local disk.
@@ -31,8 +30,8 @@ def is_whole(entry: FileEntry, format_: str) -> bool:
     if not is_local(entry.path) or not entry.size:
         return False
     try:
-        if format_ in ENDINGS:
-            return tail_of(entry).startswith(ENDINGS[format_])
+        if format_.tails is not None:
+            return tail_of(entry).startswith(format_.tails)
         packed = compression(entry.path)
         if packed is None:
             return tail_of(entry, 1) == b"\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from sqlstream.connectors.filesystem.formats import FORMATS as ALL_FORMATS
+from sqlstream.formats.registry import REGISTERED
 from sqlstream_operators.plan.types import BIGINT, BLOB, INTEGER, TIMESTAMPTZ, VARCHAR, Kind, SqlType
 from sqlstream_planner.catalog.descriptor import FormatDescriptor
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -14,7 +14,7 @@ _SINK = (Role.SINK,)
 _S, _D, _E, _I = ValueKind.STRING, ValueKind.DURATION, ValueKind.ENUM, ValueKind.INTEGER
 
 #: Formats whose rows are records of their own; Parquet and ORC are files.
-FORMATS: tuple[FormatDescriptor, ...] = tuple(f for f in ALL_FORMATS if f.name not in ("parquet", "orc"))
+FORMATS: tuple[FormatDescriptor, ...] = REGISTERED.of_records
 #: Formats that a key can have, and a value beside one: what has no changes in it.
 PLAIN_FORMATS: tuple[FormatDescriptor, ...] = tuple(f for f in FORMATS if not f.changelog)
 
