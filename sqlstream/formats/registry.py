@@ -5,7 +5,6 @@ What reads and writes is imported when it is used.
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from sqlstream.formats.changelog_json.descriptors import (
     MAXWELL_JSON,
 )
 from sqlstream.formats.csv.descriptor import CSV
-from sqlstream.formats.files import JSON_LINES, FileFormat, Unit, csv_ends
+from sqlstream.formats.files import JSON_LINES, FileFormat, Unit, csv_ends, loaded
 from sqlstream.formats.json.descriptor import JSON
 from sqlstream.formats.orc.descriptor import ORC
 from sqlstream.formats.parquet.descriptor import PARQUET
@@ -115,24 +114,40 @@ class Formats:
 def _loaded(part: Any, missing: str) -> Any:
     if part is None:
         raise InternalError(missing)
-    return pkgutil.resolve_name(f"sqlstream.formats.{part}") if isinstance(part, str) else part
+    return loaded(part)
 
 
 _CHANGES = ("changelog_json.records:ChangelogRecordReader", "changelog_json.records:ChangelogRecordWriter")
-_READ_CHANGES = replace(JSON_LINES, written=False, appendable=False)
-_CSV = FileFormat(Unit.TEXT, ".csv", appendable=True, smallest_range=8 << 20, range_end=csv_ends)
-_PARQUET = FileFormat(Unit.ROWS, ".parquet", tails=(b"PAR1", b"PARE"), smallest_range=4 << 20, halved=True)
-_ORC = FileFormat(Unit.WHOLE, ".orc", written=False, tails=(b"ORC",))
+_CSV = FileFormat(
+    Unit.TEXT, "csv.files:CsvFileReader", ".csv", appendable=True, smallest_range=8 << 20, range_end=csv_ends
+)
+_PARQUET = FileFormat(
+    Unit.ROWS,
+    "parquet.files:ParquetFileReader",
+    ".parquet",
+    tails=(b"PAR1", b"PARE"),
+    smallest_range=4 << 20,
+    halved=True,
+    shape="parquet.files:shape",
+)
+_ORC = FileFormat(
+    Unit.WHOLE, "orc.files:OrcFileReader", ".orc", written=False, tails=(b"ORC",), shape="orc.files:shape"
+)
+
+
+def _changes(name: str, *, written: bool = True) -> FileFormat:
+    return replace(JSON_LINES, reader=f"changelog_json.files:{name}", written=written, appendable=False)
+
 
 REGISTERED = Formats(
     Format(JSON, "json.records:JsonRecordReader", "json.records:JsonRecordWriter", JSON_LINES),
     Format(CSV, "csv.records:CsvRecordReader", "csv.records:CsvRecordWriter", _CSV),
     Format(PARQUET, files=_PARQUET),
     Format(ORC, files=_ORC),
-    Format(DEBEZIUM_JSON, *_CHANGES, replace(JSON_LINES, appendable=False)),
-    Format(CHANGELOG_JSON, *_CHANGES, replace(JSON_LINES, appendable=False)),
-    Format(CANAL_JSON, *_CHANGES, _READ_CHANGES),
-    Format(MAXWELL_JSON, *_CHANGES, _READ_CHANGES),
+    Format(DEBEZIUM_JSON, *_CHANGES, _changes("debezium")),
+    Format(CHANGELOG_JSON, *_CHANGES, _changes("changelog")),
+    Format(CANAL_JSON, *_CHANGES, _changes("canal", written=False)),
+    Format(MAXWELL_JSON, *_CHANGES, _changes("maxwell", written=False)),
     Format(RAW, "raw.records:RawRecordReader", "raw.records:RawRecordWriter"),
     Format(AVRO, "avro.plain:AvroRecordReader", "avro.plain:AvroRecordWriter"),
     Format(AVRO_CONFLUENT, "avro.confluent:ConfluentAvroReader", "avro.confluent:ConfluentAvroWriter"),

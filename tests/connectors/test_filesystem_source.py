@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from sqlstream.connectors.api import ConnectorContext, Limits
-from sqlstream.connectors.filesystem import file_ranges, file_version, parquet, paths
+from sqlstream.connectors.filesystem import file_ranges, file_version, paths
 from sqlstream.connectors.filesystem.file_ranges import FileRange
 from sqlstream.connectors.filesystem.file_version import check_unchanged
 from sqlstream.connectors.filesystem.paths import glob_pattern, list_files
@@ -197,7 +197,7 @@ def test_objects_are_compared_by_size_and_time(
     def opened(path: str) -> tuple[fs.FileSystem, str]:
         return store, path.removeprefix("s3://bucket/")
 
-    for module in (paths, file_version, file_ranges, parquet):
+    for module in (paths, file_version, file_ranges):
         monkeypatch.setattr(module, "open_filesystem", opened)
     _files(tmp_path / "bucket/d", {"1": _line(1), "2": _line(2)})
     spec = source_spec(SCHEMA, path="s3://bucket/d", format="json")

@@ -11,9 +11,9 @@ import re
 import pyarrow as pa
 
 from sqlstream.connectors.filesystem.batch import text_types
-from sqlstream.connectors.filesystem.csv import first_record
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, list_files, resolve
+from sqlstream.formats.csv.files import first_record
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec

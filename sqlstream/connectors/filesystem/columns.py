@@ -117,25 +117,6 @@ def prune(type_: SqlType, paths: Sequence[str]) -> SqlType:
     return SqlType(Kind.STRUCT, fields=fields)
 
 
-def match_names(declared: Sequence[str], present: Sequence[str], where: str) -> dict[str, str | None]:
-    """The name in the file of each declared column, ignoring case; None where the file has no such column.
-
-    Raises DataError if the file has several such columns.
-    """
-    by_lower: dict[str, list[str]] = {}
-    for name in present:
-        by_lower.setdefault(name.lower(), []).append(name)
-    found: dict[str, str | None] = {}
-    for name in declared:
-        names = by_lower.get(name.lower(), [])
-        if len(names) > 1:
-            raise InputFileError(
-                f"{where}: column {name} could be any of {', '.join(names)}", other_shape(where)
-            )
-        found[name] = names[0] if names else None
-    return found
-
-
 def metadata_literal(key: str, entry: FileEntry) -> str:
     """The value of a metadata column for one file, as SQL. Raises DataError for an unknown key."""
     match key:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import Limits, Split
-from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, compression, open_entry
 from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.parts import Part
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.formats.files import Unit
 from sqlstream_operators.errors import DataError
 
 if TYPE_CHECKING:
-    from sqlstream.connectors.filesystem.parquet import ParquetShape
     from sqlstream.formats.boundaries import RangeEnd
+    from sqlstream.formats.file_parts import FileShape
 
 _SMALLEST_SPLIT = 256 << 10
 _SAMPLE = 64 << 10
@@ -88,7 +89,7 @@ class FileCutter:
     def __init__(self, name: str, options: FileOptions) -> None:
         self._name = name
         self._options = options
-        self._shapes: dict[FileEntry, ParquetShape] = {}
+        self._shapes: dict[FileEntry, FileShape] = {}
         self._bytes_per_row: float | None = None
 
     @functools.cached_property
@@ -169,7 +170,7 @@ class FileCutter:
             return self._take_text(one, offset, budget, limited)
         rows = None
         if self._options.files.unit is Unit.WHOLE and limited:
-            rows = _orc_rows(entry)
+            rows = self._shape(entry).rows
         estimate = rows if rows is not None else entry.size * _PACKED // _LINE
         budget.take(_Part(FileRange(entry), entry.size, rows), max(1, estimate))
         return None
@@ -279,22 +280,18 @@ class FileCutter:
             bytes=sum(part.bytes for part in parts),
         )
 
-    def _shape(self, entry: FileEntry) -> ParquetShape:
-        from sqlstream.connectors.filesystem import parquet
-
+    def _shape(self, entry: FileEntry) -> FileShape:
         if entry not in self._shapes:
             if len(self._shapes) >= _SHAPES_KEPT:
                 self._shapes.clear()
-            self._shapes[entry] = parquet.shape(entry)
+            self._shapes[entry] = self._options.files.shape_of(Part(FileRange(entry), Workspace()))
         return self._shapes[entry]
 
     def _sample(self, entry: FileEntry) -> None:
         """Estimate the bytes of a row from the beginning of a file."""
         try:
-            if self._options.files.unit is Unit.ROWS:
+            if self._options.files.unit is Unit.ROWS or self._options.files.unit is Unit.WHOLE:
                 rows, size = self._shape(entry).rows, entry.size
-            elif self._options.files.unit is Unit.WHOLE:
-                rows, size = _orc_rows(entry), entry.size
             elif compression(entry.path) is not None:
                 return
             else:
@@ -326,16 +323,3 @@ def _text_bytes(one: ToRead, unit: Unit) -> int:
     if unit is not Unit.TEXT:
         return one.entry.size
     return one.size if compression(one.entry.path) is None else one.size * _PACKED
-
-
-def _orc_rows(entry: FileEntry) -> int:
-    import pyarrow as pa
-    from pyarrow import orc
-
-    from sqlstream.connectors.filesystem.orc import broken
-
-    with open_entry(entry) as file:
-        try:
-            return int(orc.ORCFile(file).nrows)
-        except (OSError, pa.ArrowException) as error:
-            raise broken(entry, error) from error

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow, Split
-from sqlstream.connectors.filesystem import csv, narrowing, orc, parquet
+from sqlstream.connectors.filesystem import narrowing
 from sqlstream.connectors.filesystem.columns import ReadColumns
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
-from sqlstream.connectors.filesystem.lines import lenient_lines
 from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.parts import Part
 from sqlstream.connectors.filesystem.paths import without_credentials
-from sqlstream.formats.beside import of_files
-from sqlstream.formats.changelog_json.lines import ChangelogLines, strict_table
-from sqlstream.formats.json.lines import JsonLines
+from sqlstream.formats.beside import Beside, of_files
+from sqlstream.formats.file_parts import FilePart, FileTable
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
 
 
@@ -33,7 +31,9 @@ class FileReader:
         self._spec = spec
         self._options = FileOptions.read(spec.options)
         _, self._credentials = without_credentials(self._options.path)
-        self._wanted = ReadColumns.of(spec)
+        self._wanted = wanted = ReadColumns.of(spec)
+        table = FileTable(wanted.columns, wanted.declared, spec.options, spec.primary_key, self._beside)
+        self._format = self._options.files.read(table)
 
     def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
         """Make all rows of the split queryable.
@@ -42,29 +42,12 @@ class FileReader:
         or when the relation is queried.
         """
         ranges = ranges_of(split, self._credentials)
-        if self._options.json_fail_on_missing and self._options.format == "json":
-            raise DataError("json.fail-on-missing-field needs each line to be looked at")
         with Workspace() as work:
-            match self._options.format:
-                case "orc":
-                    self._register(duck, relation, orc.strict_table(duck, self._wanted, ranges, work))
-                    return
-                case "parquet":
-                    sql = parquet.strict_sql(duck, self._wanted, self._options, ranges, work)
-                    several_parses = False
-                case "csv":
-                    sql = csv.strict_sql(self._wanted, self._options, ranges, work)
-                    several_parses = queries > 1
-                case "json":
-                    beside = of_files(self._wanted.constants([p.entry for p in ranges]))
-                    sql = self._json.select([work.text(file_range) for file_range in ranges], beside)
-                    several_parses = queries > 1
-                case _:
-                    paths = [work.text(file_range) for file_range in ranges]
-                    beside = of_files(self._wanted.constants([p.entry for p in ranges]))
-                    table = strict_table(duck, self._changelog, paths, beside)
-                    self._register(duck, relation, table)
-                    return
+            found = self._format.strict(duck, [Part(one, work) for one in ranges], work)
+            if not isinstance(found, str):
+                self._register(duck, relation, found)
+                return
+            sql, several_parses = found, self._format.parses and queries > 1
             if not work.used and not several_parses:
                 duck.view(relation, sql)
                 return
@@ -81,9 +64,10 @@ class FileReader:
         bad: list[BadRow] = []
         with Workspace() as work:
             for file_range in ranges_of(split, self._credentials):
-                table, refused = self._lenient(duck, file_range, work)
+                table, refused = self._format.lenient(duck, Part(file_range, work), work)
                 tables.append(table)
-                bad += refused
+                path = file_range.entry.path
+                bad += [BadRow(path, one.line, one.raw, one.reason) for one in refused]
         self._register(duck, relation, pa.concat_tables(tables))
         return bad
 
@@ -95,30 +79,10 @@ class FileReader:
         """Where the rows of a split are: the file, and the line or the row in it."""
         return narrowing.place(ranges_of(split, self._credentials), self._options)
 
-    def _lenient(
-        self, duck: DuckSession, file_range: FileRange, work: Workspace
-    ) -> tuple[pa.Table, list[BadRow]]:
-        wanted, options = self._wanted, self._options
-        match options.format:
-            case "orc":
-                return orc.strict_table(duck, wanted, [file_range], work), []
-            case "csv":
-                return csv.lenient(duck, wanted, options, file_range, work)
-            case "parquet":
-                return parquet.lenient(duck, wanted, options, file_range, work)
-            case "json":
-                return lenient_lines(duck, self._json, wanted, file_range, work)
-            case _:
-                return lenient_lines(duck, self._changelog, wanted, file_range, work)
-
-    @property
-    def _json(self) -> JsonLines:
-        return JsonLines(self._wanted.columns, self._options.json_fail_on_missing)
-
-    @property
-    def _changelog(self) -> ChangelogLines:
-        spec = self._spec
-        return ChangelogLines.of(self._options.format, self._wanted.columns, spec.options, spec.primary_key)
+    def _beside(self, parts: Sequence[FilePart]) -> Beside:
+        """The columns that are not in files but in their paths, or their metadata."""
+        entries = [part.range.entry for part in parts if isinstance(part, Part)]
+        return of_files(self._wanted.constants(entries))
 
     def _register(self, duck: DuckSession, relation: str, table: pa.Table) -> None:
         duck.register(relation, table, self._wanted.schema)

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.connectors.api import BadRow
-from sqlstream.connectors.filesystem.file_ranges import Workspace
 from sqlstream.formats.csv.shape import Layout
+from sqlstream.formats.file_parts import BadText
+from sqlstream.formats.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedRecord(BadRow):
+class RefusedRecord(BadText):
     """A record that DuckDB refuses, and over how many `lines` it goes."""
 
     lines: int = 1
@@ -30,13 +30,13 @@ class BadlyQuoted:
     """The rows before a line with a quote that is not closed there, what was refused, that line, where the next begins."""
 
     rows: pa.Table
-    refused: Sequence[BadRow]
-    own_line: BadRow
+    refused: Sequence[BadText]
+    own_line: BadText
     rest: int
 
 
 #: Reads a file whose first line has a number.
-Read = Callable[[Path, Layout, int], tuple[pa.Table, list[BadRow]]]
+Read = Callable[[Path, Layout, int], tuple[pa.Table, list[BadText]]]
 
 
 def badly_quoted(
@@ -44,9 +44,9 @@ def badly_quoted(
     layout: Layout,
     first: int,
     rows: pa.Table,
-    refused: Sequence[BadRow],
+    refused: Sequence[BadText],
     read: Read,
-    work: Workspace,
+    work: Scratch,
 ) -> BadlyQuoted | None:
     """The first line with a quote that took others with it, if the file is better read without that line alone.
 
@@ -87,13 +87,13 @@ def badly_quoted(
 
 
 def _without(
-    path: Path, layout: Layout, first: int, bad: BadRow, start: int, rest: int, read: Read, work: Workspace
+    path: Path, layout: Layout, first: int, bad: BadText, start: int, rest: int, read: Read, work: Scratch
 ) -> BadlyQuoted:
     rows, before = read(file_part(path, 0, start, work), layout, first)
     return BadlyQuoted(rows, before, replace(bad, raw=bad.raw.splitlines()[0]), rest)
 
 
-def file_part(path: Path, start: int, end: int, work: Workspace) -> Path:
+def file_part(path: Path, start: int, end: int, work: Scratch) -> Path:
     """The bytes of a file from one to another, as a file."""
     target = work.new_file()
     with path.open("rb") as file:
