@@ -9,7 +9,7 @@ import click
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import did_you_mean
 
-_WAYS = ("fresh", "alter")
+_WAYS = ("fresh", "alter", "lost")
 
 
 def check_accepted(accepted: Iterable[str], plan: PhysicalPlan) -> None:
@@ -20,12 +20,13 @@ def check_accepted(accepted: Iterable[str], plan: PhysicalPlan) -> None:
         way, _, name = word.partition(":")
         if way not in _WAYS or not name:
             raise click.UsageError(
-                f"--accept {word!r} is not written as fresh:NAME or alter:NAME: `sqlstream plan` says what to accept"
+                f"--accept {word!r} is not fresh:NAME, alter:NAME or lost:NAME: `sqlstream plan` says what to accept"
             )
-        known = ["all", *sinks, *(steps if way == "fresh" else ())]
+        sources = [source.name for source in plan.sources]
+        known = ["all", *(sources if way == "lost" else sinks), *(steps if way == "fresh" else ())]
         if name not in known:
             near = did_you_mean(name, known)
-            what = "operator or sink" if way == "fresh" else "sink"
+            what = {"fresh": "operator or sink", "alter": "sink", "lost": "source"}[way]
             raise click.UsageError(
                 f"--accept {word}: the pipeline has no {what} {name!r}; "
                 + (f"did you mean {near!r}?" if near else f"there are {', '.join(known[1:])}, and all")

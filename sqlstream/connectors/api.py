@@ -268,6 +268,7 @@ class ConnectorContext:
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
     are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
+    `accepted` is what was agreed to (`lost:TABLE`: records that were gone before they were read).
     `ends`: a source that is watched ends, too, once all that is there is read.
     `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
     is called now); `left_columns` are those that a former query gave the table, and that it is given no more.
@@ -282,6 +283,7 @@ class ConnectorContext:
     known_as: str = ""
     left_columns: tuple[str, ...] = ()
     ends: bool = False
+    accepted: Collection[str] = ()
 
 
 class Dimension(Protocol):

@@ -164,8 +164,8 @@ REGISTERED = Registry(
         sink="database.factory:PostgresSinkFactory",
         dimension="database.postgres_dimension:PostgresDimension",
     ),
-    Connector(KAFKA),
-    Connector(UPSERT_KAFKA),
+    Connector(KAFKA, source="kafka.factory:KafkaSourceFactory", tasks=("kafka.reader",)),
+    Connector(UPSERT_KAFKA, source="upsert_kafka.factory:UpsertKafkaSourceFactory", tasks=("kafka.reader",)),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(

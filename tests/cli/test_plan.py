@@ -314,7 +314,7 @@ def test_what_was_consented_to_is_not_asked_for(file: Path, told: Told) -> None:
         ("fresh:group_aggregat", "did you mean 'group_aggregate_1'?"),
         ("fresh:xyz", "there are counts, copies, group_aggregate_1, and all"),
         ("alter:group_aggregate_1", "the pipeline has no sink 'group_aggregate_1'"),
-        ("fresh", "--accept 'fresh' is not written as fresh:NAME or alter:NAME"),
+        ("fresh", "--accept 'fresh' is not fresh:NAME, alter:NAME or lost:NAME"),
     ):
         told(file, "--accept", word, code=2)
         assert said in told.err

@@ -103,6 +103,10 @@ def consumer_config(options: KafkaOptions) -> dict[str, str]:
     """
     found = {k: v for k, v in client_config(options.properties).items() if k not in _PRODUCERS}
     return {
+        # A partition that waits to be read again must not fill the memory, nor wait a second once it is read.
+        "queued.max.messages.kbytes": "16384",
+        "fetch.queue.backoff.ms": "10",
+        "log_level": "2",  # what troubles it is told with the error
         **found,
         "group.id": options.group_id or "sqlstream",  # without one librdkafka makes no consumer
         "enable.auto.commit": "false",
@@ -125,7 +129,7 @@ def producer_config(options: KafkaOptions) -> dict[str, str]:
 
 def admin_config(options: KafkaOptions) -> dict[str, str]:
     """What an administrator is told: where the brokers are, and who asks."""
-    found = client_config(options.properties)
+    found = {"log_level": "2", **client_config(options.properties)}
     return {k: v for k, v in found.items() if k not in _PRODUCERS and k not in _CONSUMERS}
 
 

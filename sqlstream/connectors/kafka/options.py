@@ -85,6 +85,14 @@ class KafkaOptions:
         return self.isolation == "read_committed"
 
     @property
+    def patience_s(self) -> float:
+        """How long brokers may be away before that is an error, s: `default.api.timeout.ms` of Java's clients."""
+        text = self.properties.get("default.api.timeout.ms", "60000").strip()
+        if not text.isdigit():
+            raise bad_option("properties.default.api.timeout.ms", text, "milliseconds such as '60000'")
+        return int(text) / 1000
+
+    @property
     def named(self) -> str:
         """The topics, for messages."""
         return f"topics like '{self.topic_pattern}'" if self.topic_pattern else ", ".join(self.topics)

@@ -159,7 +159,12 @@ def _program(run: Attempts, last: Manifest | None, decided: EditPlan) -> Program
     """What the loop is to run, of which the sources can do what was asked."""
     request = run.request
     context = ConnectorContext(
-        run.store, request.base, orders=request.orders, tell=request.tell, ends=request.drain
+        run.store,
+        request.base,
+        orders=request.orders,
+        tell=request.tell,
+        ends=request.drain,
+        accepted=request.accept,
     )
     program = program_of(request, run.journal, last, decided, context, run.who)
     sources = program.sources.values()

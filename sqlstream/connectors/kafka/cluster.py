@@ -1,0 +1,217 @@
+"""What the driver asks the brokers: which topics there are, and how far they go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+from sqlstream.connectors.kafka.client import admin_config, confluent_kafka, made
+from sqlstream.connectors.kafka.options import KafkaOptions
+from sqlstream.connectors.kafka.positions import Offsets, Part
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+_T = TypeVar("_T")
+#: How long one question may take before it is asked again, s.
+_ASK_S = 10.0
+_PAUSE_S = 0.2
+#: How long a group's offsets are tried to be written, s.
+_COMMIT_S = 5.0
+
+
+class Cluster:
+    """The brokers of a table, asked by one client, which is made with the first question.
+
+    Whatever they don't answer is asked again until the table's patience ends; then DiagnosticError (ENV010) is raised.
+    """
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._admin: Any = None
+        self._trouble = ""
+        self._ask_s = min(_ASK_S, options.patience_s)
+
+    def topics(self) -> dict[str, Sequence[int]]:
+        """The partitions of all topics that this user may see."""
+        found = self._asked(lambda admin: admin.list_topics(timeout=self._ask_s))
+        return {name: sorted(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+
+    def cluster_id(self) -> str:
+        """What the cluster calls itself."""
+        return str(self._asked(lambda admin: admin.list_topics(timeout=self._ask_s)).cluster_id or "")
+
+    def ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """What the brokers know topics by, without those that are not there; "" from brokers that give topics no id."""
+        kafka = confluent_kafka()
+
+        def ask(admin: Any) -> dict[str, str]:
+            found: dict[str, str] = {}
+            asked = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=self._ask_s)
+            for name, future in asked.items():
+                try:
+                    found[name] = str(future.result().topic_id or "")
+                except kafka.KafkaException as error:
+                    if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+            return found
+
+        return self._asked(ask) if topics else {}
+
+    def earliest(self, parts: Iterable[Part]) -> dict[Part, int]:
+        """The first offsets that are there."""
+        return self._offsets({part: _spec().earliest() for part in parts})
+
+    def latest(self, parts: Iterable[Part]) -> dict[Part, int]:
+        """The offsets behind the last record; with read_committed behind the last that is decided."""
+        return self._offsets({part: _spec().latest() for part in parts})
+
+    def at_time(self, parts: Sequence[Part], timestamp_ms: int) -> dict[Part, int]:
+        """The first offsets of records with that time or a later one; behind the last one if there is none."""
+        found = self._offsets({part: _spec().for_timestamp(timestamp_ms) for part in parts})
+        missing = [part for part, offset in found.items() if offset < 0]
+        return {**found, **(self.latest(missing) if missing else {})}
+
+    def group_offsets(self, group: str, parts: Sequence[Part]) -> dict[Part, int]:
+        """The offsets that a group has committed, of the partitions where it has."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        def ask(admin: Any) -> dict[Part, int]:
+            wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(*part) for part in parts])]
+            answer = admin.list_consumer_group_offsets(wanted, request_timeout=self._ask_s)[group].result()
+            return {(p.topic, p.partition): p.offset for p in answer.topic_partitions if p.offset >= 0}
+
+        return self._asked(ask) if parts else {}
+
+    def compacted(self, topics: Sequence[str]) -> dict[str, str]:
+        """The topics whose records may be gone by compaction, and why that is thought."""
+        kafka, kinds = confluent_kafka(), _admin_module()
+
+        def ask(admin: Any) -> dict[str, str]:
+            found: dict[str, str] = {}
+            wanted = [kinds.ConfigResource(kinds.ResourceType.TOPIC, topic) for topic in topics]
+            for resource, future in admin.describe_configs(wanted, request_timeout=self._ask_s).items():
+                try:
+                    policy = future.result()["cleanup.policy"].value
+                except kafka.KafkaException as error:
+                    if error.args[0].code() != kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        raise
+                    found[resource.name] = "this user may not see whether it is compacted (DESCRIBE_CONFIGS)"
+                    continue
+                if "compact" in policy:
+                    found[resource.name] = (
+                        f"it is compacted (cleanup.policy={policy}), so records may be gone"
+                    )
+            return found
+
+        return self._asked(ask) if topics else {}
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Write down the offsets of a group; not as patiently as else, as the run waits, and does not need them."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        wanted = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+
+        def ask(admin: Any) -> None:
+            asked = admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=self._ask_s
+            )
+            for future in asked.values():
+                for part in future.result().topic_partitions:
+                    if part.error is not None:
+                        raise confluent_kafka().KafkaException(part.error)
+
+        self._asked(ask, patience_s=min(self._options.patience_s, _COMMIT_S))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._admin = None
+
+    def _offsets(self, wanted: Mapping[Part, Any]) -> dict[Part, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        level = (
+            IsolationLevel.READ_COMMITTED if self._options.committed_only else IsolationLevel.READ_UNCOMMITTED
+        )
+
+        def ask(admin: Any) -> dict[Part, int]:
+            asked = admin.list_offsets(
+                {TopicPartition(*part): spec for part, spec in wanted.items()},
+                isolation_level=level,
+                request_timeout=self._ask_s,
+            )
+            return {(p.topic, p.partition): int(future.result().offset) for p, future in asked.items()}
+
+        return self._asked(ask) if wanted else {}
+
+    def _client(self) -> Any:
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            config = {**admin_config(self._options), "error_cb": self._heard}
+            self._admin = made(AdminClient, config)
+        return self._admin
+
+    def _heard(self, error: Any) -> None:
+        self._trouble = error.str()
+
+    def _asked(self, ask: Callable[[Any], _T], *, patience_s: float | None = None) -> _T:
+        kafka = confluent_kafka()
+        patience_s = self._options.patience_s if patience_s is None else patience_s
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                return ask(self._client())
+            except kafka.KafkaException as error:
+                said = error.args[0]
+                if said.code() in _refusals(kafka):
+                    raise self._refused(said.str()) from error
+                if time.monotonic() > deadline:
+                    raise self._away(self._trouble or said.str(), patience_s) from error
+                # What a client knows of leaders it may go on asking by, though these have changed.
+                self._admin = None
+                time.sleep(_PAUSE_S)
+
+    def _refused(self, said: str) -> DiagnosticError:
+        return DiagnosticError(
+            Diagnostic(
+                "ENV010",
+                f"Kafka's brokers at {self._options.brokers} refuse: {said}",
+                help="look at 'properties.security.protocol' and 'properties.sasl.*', and at the user's rights (ACLs)",
+            ),
+            exit_code=5,
+        )
+
+    def _away(self, said: str, patience_s: float) -> DiagnosticError:
+        return DiagnosticError(
+            Diagnostic(
+                "ENV010",
+                f"Kafka's brokers can't be reached at {self._options.brokers}",
+                notes=(said, f"they were asked for {patience_s:.0f} s"),
+                help="start them, or mend 'properties.bootstrap.servers'; the run goes on where it stopped",
+            ),
+            exit_code=5,
+        )
+
+
+def _spec() -> Any:
+    return _admin_module().OffsetSpec
+
+
+def _admin_module() -> Any:
+    """Of which its stubs export less than it does."""
+    return import_module("confluent_kafka.admin")
+
+
+def _refusals(kafka: Any) -> frozenset[int]:
+    error = kafka.KafkaError
+    return frozenset(
+        (
+            error._AUTHENTICATION,
+            error.SASL_AUTHENTICATION_FAILED,
+            error.TOPIC_AUTHORIZATION_FAILED,
+            error.GROUP_AUTHORIZATION_FAILED,
+            error.CLUSTER_AUTHORIZATION_FAILED,
+            error.UNSUPPORTED_VERSION,
+        )
+    )

@@ -1,0 +1,225 @@
+"""Ranges of offsets as Arrow tables. Consumers stay open in a process, so that an epoch goes on where the last one ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.connectors.kafka.librdkafka import (
+    AUTO_OFFSET_RESET,
+    HEADERS,
+    NOT_AUTHORIZED,
+    OFFSET_OUT_OF_RANGE,
+    OK,
+    PARTITION_EOF,
+    UNKNOWN_TOPIC,
+    Batch,
+    Client,
+    PartitionQueue,
+    is_unknown,
+)
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+#: The partitions that a process keeps open; with more, the one that was read least recently is closed.
+_MOST_OPEN = 64
+_LOOK_MS = 200
+_COLUMNS = {
+    "offset": pa.int64(),
+    "value": pa.large_binary(),
+    "key": pa.large_binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp-type": pa.string(),
+    "leader-epoch": pa.int32(),
+    "headers": HEADERS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The records of a partition from offset `begin` up to `end`, which is not read."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A partition that is open: the offset that comes next, and what was fetched beyond what was wanted."""
+
+    queue: PartitionQueue
+    position: int = -1
+    ahead: list[Batch] = field(default_factory=list)
+
+    def close(self) -> None:
+        for batch in self.ahead:
+            batch.free()
+        self.queue.close()
+
+
+class _Consumers:
+    """The open partitions of this process, by configuration."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._clients: dict[tuple[tuple[str, str], ...], Client] = {}
+        self._open: OrderedDict[tuple[tuple[tuple[str, str], ...], str, int], _Open] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(
+        self, config: Mapping[str, str], wanted: OffsetRange, columns: frozenset[str], patience_s: float
+    ) -> pa.Table:
+        with self._lock:
+            if self._pid != os.getpid():  # a forked process has no threads of its parent's clients
+                self._pid, self._clients, self._open = os.getpid(), {}, OrderedDict()
+            key = tuple(sorted(config.items()))
+            client = self._clients.get(key)
+            if client is None:
+                client = self._clients[key] = Client(config)
+            place = (key, wanted.topic, wanted.partition)
+            part = self._open.pop(place, None) or _Open(client.partition(wanted.topic, wanted.partition))
+            try:
+                table = _Reading(client, part, wanted, columns, patience_s).table()
+            except BaseException:
+                part.close()
+                raise
+            self._open[place] = part
+            while len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].close()
+            return table
+
+    def close(self) -> None:
+        """Let all go; for tests."""
+        with self._lock:
+            for part in self._open.values():
+                part.close()
+            for client in self._clients.values():
+                client.close()
+            self._open, self._clients = OrderedDict(), {}
+
+
+CONSUMERS = _Consumers()
+
+
+def read_range(
+    config: Mapping[str, str], wanted: OffsetRange, columns: frozenset[str], *, patience_s: float = 60.0
+) -> pa.Table:
+    """The records of a range: `offset` and `value`, and those of the other columns that are wanted.
+
+    Offsets of transactions' markers, of aborted records and of compacted ones have no record. Raises DiagnosticError:
+    DAT015 (exit code 4) if the range is not there any more, ENV010 if no broker answers for `patience_s`.
+    """
+    return CONSUMERS.read(config, wanted, columns, patience_s)
+
+
+class _Reading:
+    """Reads one range."""
+
+    def __init__(
+        self, client: Client, part: _Open, wanted: OffsetRange, columns: frozenset[str], patience_s: float
+    ) -> None:
+        self._patience_s = patience_s
+        self._client, self._part, self._wanted = client, part, wanted
+        self._columns = columns | {"offset", "value"}
+
+    def table(self) -> pa.Table:
+        wanted, part = self._wanted, self._part
+        if part.position != wanted.begin:
+            for batch in part.ahead:
+                batch.free()
+            part.ahead = []
+            part.queue.start(wanted.begin)
+            part.position = wanted.begin
+        tables = []
+        self._client.trouble, self._client.code = "", OK
+        quiet_since = time.monotonic()
+        while part.position < wanted.end:
+            batch = part.ahead.pop(0) if part.ahead else part.queue.wait(_LOOK_MS)
+            self._client.poll()
+            if len(batch):
+                quiet_since = time.monotonic()
+                tables.append(self._taken(batch))
+            elif self._client.lacks(wanted.topic):
+                raise self._failed(UNKNOWN_TOPIC)
+            elif time.monotonic() - quiet_since > self._patience_s:
+                quiet = f"nothing came for {self._patience_s:.0f} s"
+                raise _away(wanted, self._client.trouble or quiet)
+        schema = pa.schema([(name, type_) for name, type_ in _COLUMNS.items() if name in self._columns])
+        found = [table.select(schema.names) for table in tables if table is not None]
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def _taken(self, batch: Batch) -> pa.Table | None:
+        """The records of a batch that are wanted; those behind them are kept."""
+        messages, end = batch.messages, self._wanted.end
+        beyond = np.flatnonzero((messages["offset"] >= end) & (messages["error"] == OK))
+        if len(beyond):
+            batch, rest = batch.split(int(beyond[0]))
+            self._part.ahead.insert(0, rest)
+            self._part.position = end
+            messages = batch.messages
+        if not len(batch):
+            return None
+        errors = messages["error"]
+        for code in np.unique(errors[errors != OK]).tolist():
+            if (
+                code == PARTITION_EOF
+            ):  # it says where the partition ends, behind markers and what was compacted
+                reached = int(messages["offset"][errors == code].max())
+                self._part.position = max(self._part.position, min(reached, end))
+            else:
+                batch.free()
+                raise self._failed(code)
+        batch = batch.only(errors == OK)
+        if not len(batch):
+            return None
+        self._part.position = max(self._part.position, int(batch.messages["offset"][-1]) + 1)
+        try:
+            return batch.table(self._columns)
+        finally:
+            batch.free()
+
+    def _failed(self, code: int) -> DiagnosticError:
+        wanted = self._wanted
+        if code in (AUTO_OFFSET_RESET, OFFSET_OUT_OF_RANGE) or is_unknown(code):
+            gone = (
+                "the topic or the partition is not there" if is_unknown(code) else "the log begins behind it"
+            )
+            return DiagnosticError(
+                Diagnostic(
+                    "DAT015",
+                    f"offset {wanted.begin} of topic '{wanted.topic}', partition {wanted.partition}, is gone",
+                    notes=(f"{gone}, or ends before it",),
+                    help="run again: the run says what is there, and how to go on without what is gone",
+                ),
+                exit_code=4,
+            )
+        if code == NOT_AUTHORIZED:
+            return DiagnosticError(
+                Diagnostic(
+                    "ENV010",
+                    f"the broker does not let this user read topic '{wanted.topic}'",
+                    help="give the user the right READ (kafka-acls.sh --add --operation Read --topic …)",
+                ),
+                exit_code=5,
+            )
+        return _away(wanted, self._part.queue.error(code))
+
+
+def _away(wanted: OffsetRange, trouble: str) -> DiagnosticError:
+    return DiagnosticError(
+        Diagnostic(
+            "ENV010",
+            f"Kafka's brokers give nothing of topic '{wanted.topic}', partition {wanted.partition}",
+            notes=(trouble, "nothing of the epoch was committed"),
+            help="start the brokers and run again: the run goes on where it stopped",
+        ),
+        exit_code=5,
+    )

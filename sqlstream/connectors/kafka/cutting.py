@@ -1,0 +1,43 @@
+"""Which offsets an epoch reads of each partition, and how they are cut into splits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from sqlstream.connectors.kafka.positions import Part
+
+#: A range of fewer records is not worth a task of its own.
+_FEWEST = 20_000
+
+
+def allotted(waiting: Mapping[Part, int], rows: int | None) -> dict[Part, int]:
+    """How many offsets to read of each partition, no more than `rows` together.
+
+    All get the same, and those that have less leave the rest to the others: one that lags does not hold up those that don't.
+
+    >>> allotted({("t", 0): 100, ("t", 1): 3, ("t", 2): 50}, 63)
+    {('t', 1): 3, ('t', 2): 30, ('t', 0): 30}
+    """
+    left = sum(waiting.values()) if rows is None else rows
+    found: dict[Part, int] = {}
+    ordered = sorted((n, part) for part, n in waiting.items() if n > 0)
+    for number, (count, part) in enumerate(ordered):
+        share = -(-left // (len(ordered) - number))
+        found[part] = min(count, share)
+        left -= found[part]
+    return {part: count for part, count in found.items() if count}
+
+
+def pieces(begin: int, end: int, total: int, tasks: int) -> list[tuple[int, int]]:
+    """The ranges that [begin, end) is read in, of an epoch that reads `total` offsets with so many tasks.
+
+    >>> pieces(10, 100_010, 100_000, 4)
+    [(10, 25010), (25010, 50010), (50010, 75010), (75010, 100010)]
+    >>> pieces(0, 30_000, 100_000, 4)
+    [(0, 30000)]
+    """
+    count = end - begin
+    number = max(1, min(round(tasks * count / total), count // _FEWEST))
+    bounds = [begin + count * i // number for i in range(number + 1)]
+    return list(pairwise(bounds))
