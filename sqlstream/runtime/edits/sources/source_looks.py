@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from sqlstream.connectors.api import Limits, Position, Source
+from sqlstream.connectors.capabilities import close
 from sqlstream.runtime.tasks.failures import error_of, not_as_listed
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.manifest import SourceState
@@ -50,16 +51,19 @@ def look_at_new_sources(
     """
     for number, spec in enumerate(specs):
         if spec.name not in known:
-            source = source_in(spec, scratch, f"new/{number}")
-            _look(source, source.initial_position())
+            _look(source_in(spec, scratch, f"new/{number}"), None)
 
 
-def _look(source: Source, position: Position) -> None:
+def _look(source: Source, position: Position | None) -> None:
+    """Plan an epoch from a position (None: the first) as a run would; the source is let go."""
     try:
-        source.plan(position, Limits(rows=1, files=1, tasks=1))
+        start = source.initial_position() if position is None else position
+        source.plan(start, Limits(rows=1, files=1, tasks=1))
     except ListedFileError:
         raise
     except InputFileError as error:
         raise error_of(describe(error)) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
+    finally:
+        close(source)
