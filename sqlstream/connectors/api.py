@@ -244,7 +244,7 @@ class EditableSink(Sink, Protocol):
 
 
 class Orders(Protocol):
-    """What a run was told about single files of its sources: each to be carried out once by each source.
+    """What a run was told about single parts of its sources (files): each to be carried out once by each source.
 
     A source is known by its folder in the state directory.
     """
@@ -255,6 +255,10 @@ class Orders(Protocol):
 
     def wanted(self, source: str, path: str) -> bool:
         """Whether a source has something to do about a path that was not done yet."""
+        ...
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Settle which of all sources' `paths` are meant. Raises DiagnosticError (exit code 2) for what means none."""
         ...
 
 

@@ -62,6 +62,15 @@ class LeavingOut(Protocol):
 
 
 @runtime_checkable
+class Divided(Protocol):
+    """A source of parts that a run can be told something about (`Orders`): files."""
+
+    def paths(self) -> Sequence[str]:
+        """Those that are there, or were read before."""
+        ...
+
+
+@runtime_checkable
 class Verifying(Protocol):
     """A source that can tell whether what was planned is still there as it was."""
 

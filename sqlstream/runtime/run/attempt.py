@@ -9,6 +9,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from sqlstream.connectors.api import ConnectorContext, Source, TargetEdit
+from sqlstream.connectors.capabilities import Divided
 from sqlstream.runtime.coordination.lease import Lease
 from sqlstream.runtime.edits.adopted_history import read_history
 from sqlstream.runtime.edits.deciding import decide
@@ -169,7 +170,7 @@ def _program(run: Attempts, last: Manifest | None, decided: EditPlan) -> Program
     program = program_of(request, run.journal, last, decided, context, run.who)
     sources = program.sources.values()
     if request.orders is not None and not run.restarts.is_up:
-        request.orders.check(path for source in sources for path in getattr(source, "paths", list)())
+        request.orders.check(p for source in sources if isinstance(source, Divided) for p in source.paths())
     run.restarts.watching = not all(source.bounded for source in sources)
     if request.drain:
         check_ends(program.sources)

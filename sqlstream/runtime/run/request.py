@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, Source
-from sqlstream.connectors.filesystem.orders import FileOrders
+from sqlstream.connectors.api import ConnectorContext, Dimension, Orders, Sink, Source
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S
 from sqlstream.runtime.edits.deciding import EditedProgram
@@ -99,7 +98,7 @@ class RunRequest:
     accept: Collection[str] = ()
     rewrite: Collection[str] = ()
     written: Mapping[str, Written] = field(default_factory=lambda: NOWHERE)
-    orders: FileOrders | None = None
+    orders: Orders | None = None
     moved: Moves | None = None
     tell: Callable[[Diagnostic], None] = lambda warning: None
     drain: bool = False
