@@ -62,7 +62,7 @@ class RegistryClient:
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._schemas: dict[int, RegisteredSchema] = {}
+        self._schemas: dict[tuple[int, str], RegisteredSchema] = {}
         self._ids: dict[tuple[str, RegisteredSchema], int] = {}
         self._opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}) if self._local else urllib.request.ProxyHandler(),
@@ -79,20 +79,24 @@ class RegistryClient:
         hosts = {urllib.parse.urlsplit(url).hostname for url in self._settings.urls}
         return hosts <= {"localhost", "127.0.0.1", "::1"}
 
-    def schema(self, id_: int) -> RegisteredSchema:
-        """The schema of an id. Raises UnknownSchemaError if there is none."""
+    def schema(self, id_: int, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema of an id; `serialized`: a .proto file as its descriptor, in base64.
+
+        Raises UnknownSchemaError if there is none.
+        """
+        query = "?format=serialized" if serialized else ""
         with self._lock:
-            known = self._schemas.get(id_)
+            known = self._schemas.get((id_, query))
             if known is None:
                 try:
-                    known = self._with_references(self._ask("GET", f"/schemas/ids/{id_}"))
+                    known = self._with_references(self._ask("GET", f"/schemas/ids/{id_}{query}"), query)
                 except _RefusedError as error:
                     if error.status == 404 and error.code in NOT_FOUND:
                         raise UnknownSchemaError(
                             f"the registry {self.location} has no schema of id {id_}"
                         ) from None
                     raise self._refused(error, f"schema {id_}") from None
-                self._schemas[id_] = known
+                self._schemas[id_, query] = known
             return known
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
@@ -111,28 +115,18 @@ class RegistryClient:
                 self._ids[(subject, schema)] = known
             return known
 
-    def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of a subject, None if there is none."""
-        quoted = urllib.parse.quote(subject, safe="")
-        try:
-            return self._with_references(self._ask("GET", f"/subjects/{quoted}/versions/latest"))
-        except _RefusedError as error:
-            if error.status == 404 and error.code in NOT_FOUND:
-                return None
-            raise self._refused(error, f"subject {subject}") from None
-
-    def _with_references(self, answer: Mapping[str, Any]) -> RegisteredSchema:
+    def _with_references(self, answer: Mapping[str, Any], query: str) -> RegisteredSchema:
         found: dict[str, str] = {}
-        self._refer(answer, found)
+        self._refer(answer, found, query)
         return RegisteredSchema(str(answer["schema"]), str(answer.get("schemaType") or "AVRO"), found)
 
-    def _refer(self, answer: Mapping[str, Any], found: dict[str, str]) -> None:
+    def _refer(self, answer: Mapping[str, Any], found: dict[str, str], query: str) -> None:
         """Put what a schema refers to into `found`, what that refers to before it."""
         for reference in answer.get("references") or ():
             if reference["name"] not in found:
                 subject = urllib.parse.quote(reference["subject"], safe="")
-                inner = self._ask("GET", f"/subjects/{subject}/versions/{int(reference['version'])}")
-                self._refer(inner, found)
+                inner = self._ask("GET", f"/subjects/{subject}/versions/{int(reference['version'])}{query}")
+                self._refer(inner, found, query)
                 found[reference["name"]] = str(inner["schema"])
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
-_S, _P = ValueKind.STRING, ValueKind.PATH
+_S = ValueKind.STRING
 
 
-def registry_options(format_: str) -> tuple[OptionDef, ...]:
-    """The options of a format whose schemas are in a registry."""
+def registry_options(format_: str, *, schema: bool = True) -> tuple[OptionDef, ...]:
+    """The options of a format whose schemas are in a registry; `schema`: whether an option may hold one."""
 
     def option(
         name: str,
@@ -35,18 +35,19 @@ def registry_options(format_: str) -> tuple[OptionDef, ...]:
             changes_output=changes_rows,
         )
 
+    given = option(
+        "schema",
+        "the schema of the table as text, in place of the one that follows from its columns",
+        changes_rows=True,
+    )
     return (
+        *((given,) if schema else ()),
         option("url", "the registry's address, or several with commas", required=True),
         OptionDef(
             f"{format_}.subject",
             _S,
             "the subject that a sink registers its schema under; by default <topic>-value, of a key <topic>-key",
             roles=(Role.SINK,),
-        ),
-        option(
-            "schema",
-            "the schema of the table as text, in place of the one that follows from its columns",
-            changes_rows=True,
         ),
         option(
             "basic-auth.credentials-source",
@@ -64,9 +65,9 @@ def registry_options(format_: str) -> tuple[OptionDef, ...]:
             secret=True,
         ),
         option("bearer-auth.token", "the token", secret=True),
-        option("ssl.truststore.location", "certificates that are trusted, a PEM file", _P),
+        option("ssl.truststore.location", "certificates that are trusted, a PEM file"),
         option("ssl.truststore.password", "the password of that file; PEM has none", secret=True),
-        option("ssl.keystore.location", "this client's certificate and key, a PEM file", _P),
+        option("ssl.keystore.location", "this client's certificate and key, a PEM file"),
         option("ssl.keystore.password", "the password of the key", secret=True),
     )
 
