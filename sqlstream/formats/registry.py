@@ -19,8 +19,10 @@ from sqlstream.formats.changelog_json.descriptors import (
 from sqlstream.formats.csv.descriptor import CSV
 from sqlstream.formats.files import JSON_LINES, FileFormat, Unit, csv_ends, loaded
 from sqlstream.formats.json.descriptor import JSON
+from sqlstream.formats.json_registry.descriptors import JSON_REGISTRY
 from sqlstream.formats.orc.descriptor import ORC
 from sqlstream.formats.parquet.descriptor import PARQUET
+from sqlstream.formats.protobuf.descriptors import PROTO_REGISTRY, PROTOBUF
 from sqlstream.formats.raw.descriptor import RAW
 from sqlstream_operators.errors import InternalError
 from sqlstream_planner.catalog.descriptor import FormatDescriptor
@@ -152,6 +154,17 @@ REGISTERED = Formats(
     Format(AVRO, "avro.plain:AvroRecordReader", "avro.plain:AvroRecordWriter"),
     Format(AVRO_CONFLUENT, "avro.confluent:ConfluentAvroReader", "avro.confluent:ConfluentAvroWriter"),
     Format(DEBEZIUM_AVRO_CONFLUENT, "avro.debezium:DebeziumAvroReader", "avro.debezium:DebeziumAvroWriter"),
+    Format(
+        JSON_REGISTRY,
+        "json_registry.records:JsonRegistryReader",
+        "json_registry.records:JsonRegistryWriter",
+    ),
+    Format(PROTOBUF, "protobuf.plain:ProtobufRecordReader", "protobuf.plain:ProtobufRecordWriter"),
+    Format(
+        PROTO_REGISTRY,
+        "protobuf.registry_records:ProtoRegistryReader",
+        "protobuf.registry_records:ProtoRegistryWriter",
+    ),
 )
 
 

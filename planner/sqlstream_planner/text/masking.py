@@ -10,7 +10,7 @@ HIDDEN = "***"
 #: Names of options whose value nobody may see.
 SECRET_NAME = re.compile(
     r"password|passwd|pwd|passphrase|secret|token|credential|(?<![a-z])(?:pass|pw)(?![a-z])"
-    r"|(?:api|account|private|access)[_.-]?key|jaas|keystore[_.-]?key|ssl[_.-]key[_.-]pem",
+    r"|(?:api|account|private|access)[_.-]?key|jaas|keystore[_.-]?key|ssl[_.-]key[_.-]pem|user-info",
     re.IGNORECASE,
 )
 

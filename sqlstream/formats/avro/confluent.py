@@ -18,10 +18,9 @@ from sqlstream.formats.avro.resolve import record_decoder
 from sqlstream.formats.avro.schema import AvroSchema, SchemaError, parse_schema, to_json
 from sqlstream.formats.schema_registry.client import RegisteredSchema, UnknownSchemaError, client_of
 from sqlstream.formats.schema_registry.framing import HEADER, by_schema, with_header
-from sqlstream.formats.schema_registry.settings import RegistrySettings
+from sqlstream.formats.schema_registry.settings import RegistrySettings, subject_of
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.plan.schema import Schema
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
     from sqlstream_operators.duck.session import DuckSession
@@ -139,17 +138,3 @@ class ConfluentAvroWriter:
     def write(self, duck: DuckSession, rows: pa.Table) -> pa.Array:
         """See `RecordWriter`. Raises DiagnosticError (ENV020) if the registry does not take the schema."""
         return self._writer.write(columns_of(rows, self._names))
-
-
-def subject_of(format_: RecordFormat) -> str:
-    """The subject that a sink's schema is registered under. Raises DiagnosticError (OPT004) if none is known."""
-    subject = format_.options.get(f"{format_.name}.subject", "").strip() or format_.subject
-    if not subject:
-        raise DiagnosticError(
-            Diagnostic(
-                "OPT004",
-                f"option '{format_.name}.subject' is missing",
-                notes=("The sink has no topic that the subject could be called after.",),
-            )
-        )
-    return subject

@@ -131,7 +131,7 @@ def named(field: Any) -> str:
     names = (
         "double float int64 uint64 int32 fixed64 fixed32 bool string group message bytes uint32 enum sfixed32"
     )
-    return [*names.split(), "sfixed64", "sint32", "sint64"][field.type - 1]
+    return str([*names.split(), "sfixed64", "sint32", "sint64"][field.type - 1])
 
 
 def fitting(field: Any) -> str:

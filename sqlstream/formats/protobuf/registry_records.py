@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sqlstream.formats.api import RECORD_COLUMN, BadRecord, RecordFormat
-from sqlstream.formats.avro.confluent import subject_of
 from sqlstream.formats.avro.records import bad_records, raise_first
 from sqlstream.formats.protobuf.derived import MESSAGE_NAME, derive
 from sqlstream.formats.protobuf.messages import DescriptorError, message_at, message_class
 from sqlstream.formats.protobuf.plain import MessageRows, RowMessages, empty, is_on, not_of_message, null_text
 from sqlstream.formats.schema_registry.client import RegisteredSchema, UnknownSchemaError, client_of
 from sqlstream.formats.schema_registry.framing import HEADER, Framed, by_schema, with_header
-from sqlstream.formats.schema_registry.settings import RegistrySettings
+from sqlstream.formats.schema_registry.settings import RegistrySettings, subject_of
 
 if TYPE_CHECKING:
     from sqlstream_operators.duck.session import DuckSession

@@ -170,7 +170,7 @@ def _number(name: str, proto: str, least: int, most: int, signed_bits: int) -> C
 
 
 def _symbol(name: str, enum: Any) -> Convert:
-    numbers = {value.name: value.number for value in enum.values}
+    numbers: dict[str, int] = {value.name: value.number for value in enum.values}
 
     def convert(value: str) -> int:
         number = numbers.get(value)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.formats.avro.lanes import Longs
+from sqlstream.formats.avro.lanes import Bools, Longs
 from sqlstream.formats.avro.records import present, whole
 
 #: Bytes before each record.
@@ -25,6 +25,14 @@ class Framed:
     ids: Longs
 
 
+def framed(values: pa.Array, bad: dict[int, str]) -> Bools:
+    """Which records begin with a header; those that do not, and are no NULL, go to `bad`."""
+    good = np.zeros(len(values), np.bool_)
+    for part in by_schema(values, bad):
+        good[part.ids] = True
+    return good
+
+
 def by_schema(values: pa.Array, bad: dict[int, str]) -> Iterator[Framed]:
     """Records of one schema each; records without a header go to `bad`, NULLs nowhere."""
     there, ids = present(values)
@@ -32,18 +40,18 @@ def by_schema(values: pa.Array, bad: dict[int, str]) -> Iterator[Framed]:
         return
     offsets, data = whole(there)
     begins, sizes = offsets[:-1], np.diff(offsets)
-    framed = sizes >= HEADER
+    has_header = sizes >= HEADER
     padded = np.concatenate([data[offsets[0] : offsets[-1]], np.zeros(HEADER, np.uint8)])
     at = begins - offsets[0]
-    framed &= padded[at] == 0
-    for id_ in ids[~framed].tolist():
+    has_header &= padded[at] == 0
+    for id_ in ids[~has_header].tolist():
         bad[id_] = "it does not begin with 0 and the id of a schema, as records of a schema registry do"
     numbers = np.zeros(len(at), np.int64)
     for place in range(1, HEADER):
         numbers = numbers << 8 | padded[np.minimum(at + place, len(padded) - 1)]
-    found = np.unique(numbers[framed])
+    found = np.unique(numbers[has_header])
     for schema in found.tolist():
-        mine = framed & (numbers == schema)
+        mine = has_header & (numbers == schema)
         if mine.all():
             yield Framed(schema, there, ids)
         else:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+if TYPE_CHECKING:
+    from sqlstream.formats.api import RecordFormat
 
 _S = ValueKind.STRING
 
@@ -124,3 +128,17 @@ class RegistrySettings:
             get("ssl.keystore.location"),
             get("ssl.keystore.password"),
         )
+
+
+def subject_of(format_: RecordFormat) -> str:
+    """The subject that a sink's schema is registered under. Raises DiagnosticError (OPT004) if none is known."""
+    subject = format_.options.get(f"{format_.name}.subject", "").strip() or format_.subject
+    if not subject:
+        raise DiagnosticError(
+            Diagnostic(
+                "OPT004",
+                f"option '{format_.name}.subject' is missing",
+                notes=("The sink has no topic that the subject could be called after.",),
+            )
+        )
+    return subject
