@@ -100,7 +100,7 @@ def _held_back(source: str, lanes: list[str]) -> Diagnostic:
     more = f" and {len(lanes) - _LISTED} more" if len(lanes) > _LISTED else ""
     listed = ", ".join(lanes[:_LISTED]) + more
     return Diagnostic(
-        "DAT015",
+        "DAT016",
         f"partitions of `{source}` without any row keep its windows open: {listed}"
         if len(lanes) > 1
         else f"a partition of `{source}` without any row keeps its windows open: {listed}",

@@ -91,13 +91,13 @@ def test_a_partition_without_rows_is_named(tmp_path: Path) -> None:
     told: list[Diagnostic] = []
     steps = [Step({"a": (5, 25)}, new=("a", "b")), Step({"a": (45,)}, ends=True), Step({"a": (50,)})]
     world = run(LaneWorld(tmp_path, steps), tell=told.append)
-    assert [d.code for d in told] == ["DAT015"], "when the first run ends; the last one drains"
+    assert [d.code for d in told] == ["DAT016"], "when the first run ends; the last one drains"
     assert told[0].message == "a partition of `bid` without any row keeps its windows open: b"
     assert "scan.watermark.idle-timeout" in (told[0].help or "")
     assert world.visible() == tumbling(world.rows)
 
 
-@pytest.mark.parametrize(("gap", "codes"), [(30.0, []), (90.0, ["DAT015"])])
+@pytest.mark.parametrize(("gap", "codes"), [(30.0, []), (90.0, ["DAT016"])])
 def test_a_partition_without_rows_is_named_after_a_while(
     tmp_path: Path, gap: float, codes: list[str]
 ) -> None:
