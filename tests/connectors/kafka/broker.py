@@ -28,7 +28,7 @@ import pytest
 #: The users of the listener with a password; `admin` may do everything.
 USERS = {"admin": "admin-not-shown", "reader": "reader-not-shown"}
 _POM = Path(__file__).with_name("pom.xml")
-_START_S = 60.0
+_START_S = 120.0
 _JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
@@ -193,7 +193,7 @@ def _answers(address: str) -> bool:
 
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     try:
-        return bool(admin.list_topics(timeout=1).brokers)
+        return bool(admin.list_topics(timeout=5).brokers)
     except KafkaException:
         return False
 
