@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 from sqlstream_operators.errors import InternalError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
     from sqlstream.formats.boundaries import RangeEnd
     from sqlstream.formats.file_parts import FilePart, FileReader, FileShape, FileTable
+    from sqlstream.formats.file_writing import Write
+    from sqlstream.formats.referee import Referee
+    from sqlstream_operators.plan.schema import Column
 
 
 class Unit(StrEnum):
@@ -27,18 +33,19 @@ class Unit(StrEnum):
 class FileFormat:
     """A format in files.
 
-    `reader` makes a FileReader of a FileTable, `shape` a FileShape of a FilePart where ranges are no bytes: `module:name` in
-    this package, or as they are. `ending` is that of the names of files that are written; `written`: whether there are any.
-    `tails` are what a whole file of no text ends with. `appendable`: what comes behind a file leaves the rows before it as
-    they were. `smallest_range`: a smaller one is not worth a task of its own, bytes; None: files are not cut. `range_end`
-    (of text) makes, of a table's options, what finds where a record ends. `halved`: a compressed file is divided, too, to
-    find a row in it.
+    `reader` makes a FileReader of a FileTable, `referee` is a Referee, `writer` a Write (None: files are only read), `shape`
+    makes a FileShape of a FilePart where ranges are no bytes: each `module:name` in this package, or as it is. `ending` is
+    that of the names of files that are written. `tails` are what a whole file of no text ends with. `appendable`: what comes
+    behind a file leaves the rows before it as they were. `smallest_range`: a smaller one is not worth a task of its own,
+    bytes; None: files are not cut. `range_end` (of text) makes, of a table's options, what finds where a record ends.
+    `halved`: a compressed file is divided, too, to find a row in it.
     """
 
     unit: Unit
     reader: str | Callable[[FileTable], FileReader]
+    referee: str | Referee
+    writer: str | Write | None = None
     ending: str = ".json"
-    written: bool = True
     tails: tuple[bytes, ...] | None = None
     appendable: bool = False
     smallest_range: int | None = None
@@ -50,6 +57,31 @@ class FileFormat:
         """What reads files as a table."""
         make: Callable[[FileTable], FileReader] = loaded(self.reader)
         return make(table)
+
+    @property
+    def judged(self) -> Referee:
+        """How the referee reads files."""
+        found: Referee = loaded(self.referee)
+        return found
+
+    @property
+    def written(self) -> bool:
+        """Whether files can be written."""
+        return self.writer is not None
+
+    def write(
+        self,
+        filesystem: fs.FileSystem,
+        path: str,
+        rows: pa.Table,
+        columns: Sequence[Column],
+        options: Mapping[str, str],
+    ) -> None:
+        """Write rows with these columns (and KIND_COLUMN, of changes) to a new file. Raises DataError if it can't."""
+        if self.writer is None:
+            raise InternalError("files of this format are only read")
+        write: Write = loaded(self.writer)
+        write(filesystem, path, rows, columns, options)
 
     def shape_of(self, part: FilePart) -> FileShape:
         """The rows of a file. Raises DataError if it is not one of the format, or not what was listed."""
@@ -85,6 +117,8 @@ def csv_ends(options: Mapping[str, str]) -> RangeEnd:
 JSON_LINES = FileFormat(
     Unit.TEXT,
     "json.files:JsonFileReader",
+    "json.batch:REFEREE",
+    "json.files:write",
     appendable=True,
     smallest_range=8 << 20,
     range_end=line_ends,

@@ -121,11 +121,20 @@ def _loaded(part: Any, missing: str) -> Any:
 
 _CHANGES = ("changelog_json.records:ChangelogRecordReader", "changelog_json.records:ChangelogRecordWriter")
 _CSV = FileFormat(
-    Unit.TEXT, "csv.files:CsvFileReader", ".csv", appendable=True, smallest_range=8 << 20, range_end=csv_ends
+    Unit.TEXT,
+    "csv.files:CsvFileReader",
+    "csv.batch:REFEREE",
+    "csv.files:write",
+    ".csv",
+    appendable=True,
+    smallest_range=8 << 20,
+    range_end=csv_ends,
 )
 _PARQUET = FileFormat(
     Unit.ROWS,
     "parquet.files:ParquetFileReader",
+    "parquet.batch:REFEREE",
+    "parquet.files:write",
     ".parquet",
     tails=(b"PAR1", b"PARE"),
     smallest_range=4 << 20,
@@ -133,12 +142,19 @@ _PARQUET = FileFormat(
     shape="parquet.files:shape",
 )
 _ORC = FileFormat(
-    Unit.WHOLE, "orc.files:OrcFileReader", ".orc", written=False, tails=(b"ORC",), shape="orc.files:shape"
+    Unit.WHOLE, "orc.files:OrcFileReader", "parquet.batch:ORC", tails=(b"ORC",), shape="orc.files:shape"
 )
 
 
-def _changes(name: str, *, written: bool = True) -> FileFormat:
-    return replace(JSON_LINES, reader=f"changelog_json.files:{name}", written=written, appendable=False)
+def _changes(name: str, writer: str | None = None) -> FileFormat:
+    written = None if writer is None else f"changelog_json.files:{writer}"
+    return replace(
+        JSON_LINES,
+        reader=f"changelog_json.files:{name}",
+        referee=f"changelog_json.batch:{name.upper()}",
+        writer=written,
+        appendable=False,
+    )
 
 
 REGISTERED = Formats(
@@ -146,10 +162,10 @@ REGISTERED = Formats(
     Format(CSV, "csv.records:CsvRecordReader", "csv.records:CsvRecordWriter", _CSV),
     Format(PARQUET, files=_PARQUET),
     Format(ORC, files=_ORC),
-    Format(DEBEZIUM_JSON, *_CHANGES, _changes("debezium")),
-    Format(CHANGELOG_JSON, *_CHANGES, _changes("changelog")),
-    Format(CANAL_JSON, *_CHANGES, _changes("canal", written=False)),
-    Format(MAXWELL_JSON, *_CHANGES, _changes("maxwell", written=False)),
+    Format(DEBEZIUM_JSON, *_CHANGES, _changes("debezium", "write_debezium")),
+    Format(CHANGELOG_JSON, *_CHANGES, _changes("changelog", "write_changelog")),
+    Format(CANAL_JSON, *_CHANGES, _changes("canal")),
+    Format(MAXWELL_JSON, *_CHANGES, _changes("maxwell")),
     Format(RAW, "raw.records:RawRecordReader", "raw.records:RawRecordWriter"),
     Format(AVRO, "avro.plain:AvroRecordReader", "avro.plain:AvroRecordWriter"),
     Format(AVRO_CONFLUENT, "avro.confluent:ConfluentAvroReader", "avro.confluent:ConfluentAvroWriter"),

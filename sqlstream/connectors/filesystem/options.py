@@ -43,6 +43,11 @@ class FileOptions:
         """What the format is in files."""
         return REGISTERED.in_files(self.format)
 
+    @property
+    def changelog(self) -> bool:
+        """Whether files have changes of rows."""
+        return REGISTERED[self.format].descriptor.changelog
+
     @classmethod
     def read(cls, options: Mapping[str, str]) -> FileOptions:
         """Raises DiagnosticError for a value that can't be used."""

@@ -21,18 +21,19 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
-from sqlstream.connectors.filesystem.changelog_writers import CHANGELOG_WRITERS
 from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
 from sqlstream.connectors.filesystem.descriptor import wrong_sink
+from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
-from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
 from sqlstream.connectors.options import bad_option, size_bytes
+from sqlstream.formats.file_writing import writer_session
 from sqlstream.storage.identity import NAME, identity
 from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError, TargetError
 from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
 
 _HIDDEN = ".sqlstream"
@@ -50,9 +51,9 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 def checked_options(spec: SinkSpec) -> FileOptions:
     """The options of a table that is written. Raises DiagnosticError for what can't be written."""
     options = FileOptions.read(spec.options)
-    format_ = options.format
-    if format_ not in _WRITERS:
-        raise bad_option("format", format_, f"one of {', '.join(_WRITERS)} for a table that is written")
+    if not options.files.written:
+        names = ", ".join(one.name for one in FORMATS if Role.SINK in one.roles)
+        raise bad_option("format", options.format, f"one of {names} for a table that is written")
     wrong = wrong_sink(spec)
     if wrong is not None:
         raise DiagnosticError(wrong)
@@ -76,8 +77,8 @@ class FileWriter:
         """
         if not table.num_rows:
             return SinkPart(0)
-        format_, names = self._options.format, []
-        if format_ in CHANGELOG_WRITERS:
+        names = []
+        if self._options.changelog:
             table, names = to_kinds(table, self._spec.key, self._spec.schema), [KIND_COLUMN]
         columns = [c for c in self._spec.schema if c.name not in self._spec.partitioned_by]
         names = [*(c.name for c in columns), *names]
@@ -88,7 +89,9 @@ class FileWriter:
             end = self._options.files.ending
             name = f"part-{epoch:06d}-{_safe(task)}"
             staged = f"{_STAGING}/{name}{f'-{number}' if number else ''}{end}"
-            _WRITERS[format_](filesystem, f"{root}/{staged}", rows.select(names), columns, self._spec.options)
+            self._options.files.write(
+                filesystem, f"{root}/{staged}", rows.select(names), columns, self._spec.options
+            )
             if is_local(self._location):
                 _sync(f"{root}/{staged}")
             files.append([staged, f"{folder}{name}{part}{end}"])
@@ -98,7 +101,7 @@ class FileWriter:
         """Folder, what tells several files in it apart, rows: partitions are cut where they are larger than a
         file should be in memory.
         """
-        ordered = self._options.format in CHANGELOG_WRITERS
+        ordered = self._options.changelog
         for folder, rows in self._partitions(table):
             count = min(rows.num_rows, max(1, -(-rows.nbytes // self._file_bytes)))
             for part in range(count):
@@ -418,6 +421,3 @@ def _sync(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-_WRITERS: Mapping[str, Write] = {**WRITERS, **CHANGELOG_WRITERS}

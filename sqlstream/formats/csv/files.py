@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 
 from sqlstream.formats.boundaries import (
     COMMENT_MARK,
@@ -21,11 +22,15 @@ from sqlstream.formats.boundaries import (
 from sqlstream.formats.csv.quotes import RefusedRecord, badly_quoted, file_part
 from sqlstream.formats.csv.shape import CsvShape, Layout
 from sqlstream.formats.csv.text import CsvText
+from sqlstream.formats.csv.writing import copy_settings
 from sqlstream.formats.file_parts import RAW_BYTES, BadText, FilePart, FileTable
+from sqlstream.formats.file_writing import copy_rows
 from sqlstream.formats.options import flag
 from sqlstream.formats.scratch import Scratch
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import quote_identifier
 
 _HEAD = 64 << 10
 #: How many records of a file may have a quote that is not closed: behind each the rest is read once more.
@@ -236,3 +241,17 @@ def first_record(head: bytes, shape: CsvShape) -> tuple[list[str], str]:
         else:
             field += char
     return [*fields, field], "\n"
+
+
+def write(
+    filesystem: fs.FileSystem,
+    path: str,
+    table: pa.Table,
+    columns: Sequence[Column],
+    options: Mapping[str, str],
+) -> None:
+    """A record a row, below a header if `csv.header` says so."""
+    settings = copy_settings(
+        CsvShape.of(options), options.get("csv.null-literal"), header=flag(options, "csv.header")
+    )
+    copy_rows(filesystem, path, table, columns, [quote_identifier(c.name) for c in columns], settings)

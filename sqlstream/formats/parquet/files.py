@@ -10,12 +10,15 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from sqlstream.formats.file_parts import RAW_BYTES, BadText, FilePart, FileShape, FileTable, match_names
 from sqlstream.formats.scratch import Scratch
 from sqlstream.formats.values import cast_from, file_list
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
+from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal
 
 _RENAMED = re.compile(r".*_\d+", re.DOTALL)
@@ -188,3 +191,22 @@ def _range(file_range: FilePart) -> str:
         return ""
     upper = "" if file_range.end is None else f" AND file_row_number < {file_range.end}"
     return f" WHERE file_row_number >= {file_range.start}{upper}"
+
+
+def write(
+    filesystem: fs.FileSystem,
+    path: str,
+    table: pa.Table,
+    columns: Sequence[Column],
+    options: Mapping[str, str],
+) -> None:
+    """HUGEINT, which Parquet does not have, becomes DECIMAL(38, 0); UUID and JSON become strings."""
+    schema = pa.schema([pa.field(c.name, to_arrow(c.type)) for c in columns])
+    try:
+        table = table.cast(schema)
+    except pa.ArrowException as error:
+        raise DataError(f"a row does not fit the sink's columns: {error}") from error
+    codec = options.get("parquet.compression", "snappy").lower()
+    pq.write_table(
+        table, path, filesystem=filesystem, compression="none" if codec == "uncompressed" else codec
+    )

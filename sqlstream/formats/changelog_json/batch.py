@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlstream.formats.referee import BatchRead, Referee, always
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
@@ -77,3 +79,19 @@ def _value(c: Column) -> str:
     if c.type.kind in _TEXTS:
         return f"CAST(change.image ->> {path} AS {c.type})"
     return f"CAST(change.image -> {path} AS {c.type})"
+
+
+def _unread(read: BatchRead) -> str:
+    raise InternalError("changes are read by a SELECT of their own")
+
+
+def _referee(format_: str) -> Referee:
+    return Referee(
+        _unread,
+        always,
+        changes=lambda spec, listed, beside: changelog_select(spec, format_, listed, beside),
+    )
+
+
+DEBEZIUM, CHANGELOG = _referee("debezium-json"), _referee("changelog-json")
+CANAL, MAXWELL = _referee("canal-json"), _referee("maxwell-json")
