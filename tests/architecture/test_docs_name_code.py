@@ -120,3 +120,12 @@ def defined(path: str) -> set[str]:
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
     return found
+
+
+def test_the_tests_of_the_planner_are_in_its_rooms() -> None:
+    """`tests/planner/bind/` has those of `bind/`; `tests/identity` and `tests/edits` are rooms as well."""
+    rooms = {p.name for p in (ROOT / "planner/sqlstream_planner").iterdir() if p.is_dir()}
+    tested = {p.parent for p in (ROOT / "tests/planner").rglob("test_*.py")} - {ROOT / "tests/planner"}
+    assert {folder.name for folder in tested} <= rooms
+    loose = {p.name for p in (ROOT / "tests/planner").glob("*.py")}
+    assert loose == {"test_error_goldens.py", "test_messages.py"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlstream_planner.edits.verdict import Verdict
 from tests.edits.derived import needed
-from tests.planner.test_join_order import order
+from tests.planner.rules.test_join_order import order
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
 from tests.properties.test_joins import ROWS, expected, plan

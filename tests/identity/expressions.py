@@ -9,7 +9,7 @@ from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form
 from sqlstream_planner.sql.dialect import parse_expression
-from tests.planner.typing_referee import SCOPE
+from tests.planner.expressions.typing_referee import SCOPE
 
 FORMS = {name: form("column", name) for name in SCOPE}
 TYPES = {name: type_ for name, (type_, _) in SCOPE.items()}

@@ -18,7 +18,7 @@ from tests.examples import seeds
 from tests.identity.expressions import TYPES, bound
 from tests.identity.test_expression_search import answer
 from tests.identity.test_expression_search import bound as bound_or_none
-from tests.planner.typing_referee import SCOPE
+from tests.planner.expressions.typing_referee import SCOPE
 
 COLUMNS = {
     name: form("column", form("source", "{}"), json.dumps({"name": name, "type": str(type_)}))

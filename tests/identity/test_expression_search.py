@@ -19,8 +19,8 @@ from sqlstream_planner.sql.as_written import as_written, without_marks
 from sqlstream_planner.sql.dialect import SqlSyntaxError, duckdb_sql, parse_expression
 from sqlstream_planner.sql.problems import TypeProblem
 from tests.identity.expressions import form_of
-from tests.planner.test_infer import scalars
-from tests.planner.typing_referee import COLUMNS, SCOPE
+from tests.planner.expressions.test_infer import scalars
+from tests.planner.expressions.typing_referee import COLUMNS, SCOPE
 
 VALUES = {
     "bo": "TRUE FALSE",

@@ -15,7 +15,7 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
 from tests.duckdb_batch import empty_duckdb
 from tests.examples import examples
-from tests.planner.test_bound_random import Names, queries
+from tests.planner.bind.test_bound_random import Names, queries
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
 from tests.properties.test_joins import ROWS, Input, check, expected, inputs, plan

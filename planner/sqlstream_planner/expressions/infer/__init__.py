@@ -2,7 +2,7 @@
 
 `infer` raises `TypeProblem` (or hands it to a callback and goes on with UNKNOWN). Where DuckDB binds an
 expression that can only fail at a row (`CAST(1 AS DATE)`, `date = 1`, `text = number`), we refuse it: a
-stream must not find out at run time. tests/planner/test_infer.py compares random expressions with DuckDB.
+stream must not find out at run time. tests/planner/expressions/test_infer.py compares random expressions with DuckDB.
 """
 
 from __future__ import annotations
