@@ -68,8 +68,9 @@ class StandIn:
 class StreamingOperator(Node, ABC):
     """A node that keeps state, or reads what others keep; all that the planner asks of an operator is asked here.
 
-    An operator that leaves something out can't be made. Nothing outside of its own file, of the rule that makes it and of
-    the file that plans it asks which operator it is. What is told of its inputs comes as functions of them.
+    An operator that leaves something out can't be made. No analysis, printer or check asks which operator it is: only what
+    is about that operator itself does (rules that make it or make another of it, the files of `physical/` that plan it, and
+    rules of `edits/derivations/`). What is known of its inputs comes as functions of them.
     """
 
     __slots__ = ()
