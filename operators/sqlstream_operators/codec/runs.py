@@ -5,7 +5,7 @@ one after the other, field by field as in a value of one row (see `rows`)::
 
     the null bitmaps
     each fixed-width field
-    the lengths of each other field, 4 bytes a row
+    the lengths of each other field, 4 bytes per row
     the bytes of each other field
 
 Where the columns of a run lie follows from its number of rows and its lengths, so runs are cut out of columns and put

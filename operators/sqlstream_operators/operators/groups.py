@@ -23,7 +23,7 @@ GROUP = "__group"
 class Groups:
     """Groups by the columns of `identity`, NULLs equal; numbered from 0 on.
 
-    `keys` has one row a group: GROUP and `columns`, those of `identity` among them. It grows by `add`.
+    `keys` has one row per group: GROUP and `columns`, those of `identity` among them. It grows by `add`.
     """
 
     def __init__(self, identity: Schema, columns: Sequence[str], rows: pa.Table) -> None:

@@ -80,7 +80,7 @@ class GroupAggregateSpec(Forgets):
     ROLLUP. They belong to the shard of their keys, are emitted in the first epoch, and never go.
 
     `emit` is DuckDB SQL over relation `merged` (keys, merged accumulators, the `columns` of each of
-    `multisets`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,
+    `multisets`) giving `output`, one row per group; it may also filter (HAVING is a filter of its own,
     above). The operator's output is `output` and WEIGHT_COLUMN: -1 with the row as it was, +1 with the
     row as it is, nothing where they are equal. `ttl_us`: groups that were not touched for so long (by the
     epochs' clock) are forgotten, silently.

@@ -75,7 +75,7 @@ def _check(columns: Schema, partition: tuple[str, ...], calls: tuple[OverCall, .
 
 @dataclass(frozen=True, slots=True)
 class OverSpec(NoWatermark, Forgets):
-    """Functions of each row over its partition, kept up to date as rows come and go.
+    """Functions of each row over its partition, kept up to date over updating rows.
 
     Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal in all of `order`
     stand in the order of all `columns`, ascending, NULLs first; equal rows are rows of their own.

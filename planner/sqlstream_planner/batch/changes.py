@@ -23,7 +23,7 @@ from sqlstream_planner.logical import (
 
 
 def changing(roots: Sequence[Node]) -> dict[int, bool]:
-    """By `id(node)`, whether rows that the node gave may go again or be replaced."""
+    """By `id(node)`, whether the node's rows are updating."""
     found: dict[int, bool] = {}
     for node in walk(roots):
         found[id(node)] = _changes(node, any(found[id(i)] for i in node.inputs))

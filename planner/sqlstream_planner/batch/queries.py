@@ -1,7 +1,7 @@
 """Plans as SELECTs: what of a plan becomes a relation with a name, and what is written into its reader.
 
 Each node that can't be added to the SELECT of its input, and each that several nodes read, becomes one common table
-expression, so that the text is as long as there are nodes. What a correlated sub-query reads of the rows around it
+expression, so that the text is as long as there are nodes. What a correlated sub-query reads of its outer rows
 can't stand before them: it is written where it is read.
 """
 
@@ -73,7 +73,7 @@ class _Query:
         self._made: dict[int, Select] = {}
         self._relations: list[tuple[str, str]] = []
         self._shared: set[str] = set()
-        # What a name can mean besides a relation: in a sub-query columns of the rows around it are told by their ids.
+        # What a name can mean besides a relation: in a sub-query columns of its outer rows are known by their ids.
         self._ids = {f.id.lower() for node in self._nodes for f in node.fields}
         self._taken = self._ids | {n.source.name.lower() for n in self._nodes if isinstance(n, Scan)}
 
@@ -177,7 +177,7 @@ class _Query:
 
 
 def _correlated(nodes: Sequence[Node]) -> set[int]:
-    """By `id(node)`, the nodes of sub-queries that read columns of the rows around them."""
+    """By `id(node)`, the nodes of sub-queries that read columns of their outer rows."""
     outer = {id_ for node in nodes if isinstance(node, Apply | LateralJoin) for id_ in node.outer}
     free: dict[int, set[str]] = {}
     for node in nodes:

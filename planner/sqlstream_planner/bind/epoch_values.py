@@ -1,7 +1,7 @@
 """Calls that give another value in each epoch (NOW, RANDOM, UUID …): read as columns, which the outer rows get.
 
 While a query is bound, such a call is an expression over a column that nothing gives yet (`Volatile`). When all of it is
-bound, `with_epoch_values` puts an EpochValues under each node that reads one. So the value is computed once a row, where
+bound, `with_epoch_values` puts an EpochValues under each node that reads one. So the value is computed once per row, where
 the call stands, and all that is above takes it for a column.
 """
 

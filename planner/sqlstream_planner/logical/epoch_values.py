@@ -38,9 +38,9 @@ class EpochValue(Part):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EpochValues(UnaryNode):
-    """Each row of the input, which only come, beside `values` of the epoch in which it passes here.
+    """Each row of the append-only input beside `values` of the epoch in which it passes here.
 
-    What is above it takes them for columns as any others, so that they are computed once a row and never again. `at` is
+    What is above it takes them for columns as any others, so that they are computed once per row and never again. `at` is
     where the first of them is written, `what` what is written there.
     """
 

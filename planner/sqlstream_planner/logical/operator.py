@@ -85,7 +85,7 @@ class StreamingOperator(Node, ABC):
 
     @abstractmethod
     def is_updating(self, updating: Updating) -> bool:
-        """Whether rows that it gave may go again or be replaced, so that they come with a weight."""
+        """Whether what it emitted may be retracted, so that rows have a weight."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Group by a time, not by its text: a key that formats one is formatted once a group, not once a row.
+"""Group by a time, not by its text: a key that formats one is formatted once per group, not once per row.
 
 Formatting takes ten times as long as truncating, and a hash table of text is slower than one of numbers.
 """

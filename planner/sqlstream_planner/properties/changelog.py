@@ -1,4 +1,4 @@
-"""Whether rows that a node gave may go again or be replaced, so that they come with a weight."""
+"""Whether a node's rows are updating: what it emitted may be retracted, so that rows have a weight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ChangelogMode(StrEnum):
 
 
 class Changes(Analysis[bool]):
-    """True where rows may go again; of a streaming plan."""
+    """True where rows are updating; of a streaming plan."""
 
     def of(self, node: Node) -> bool:
         """Computed of a node from its inputs."""

@@ -35,7 +35,7 @@ def time_bound(
 ) -> TimeBound | None:
     """What a join's condition says of how far apart in time the rows of a pair are; None if that is not bounded.
 
-    `timed` tells the columns that follow the watermark (`TimedColumns`): rows of a side that may go again are not bounded.
+    `timed` tells the columns that follow the watermark (`TimedColumns`): an updating side is not bounded.
     """
     sides = [_Side.of(node, timed(node)) for node in (left, right)]
     if condition is None or not all(side.fields for side in sides):

@@ -39,7 +39,7 @@ class Arrangement(StreamingOperator, PassingNode):
 
     Only a `RegularJoin` reads it, through projections that rename columns and leave some out. Those of one `group` run
     together. `answered`: the rows are made, by filters and projections, of what an operator gives that keeps that by
-    these columns of its own, one for each key, one row a key at most: nothing else is kept.
+    these columns of its own, one for each key, one row per key at most: nothing else is kept.
     """
 
     keys: tuple[ArrangedBy, ...]

@@ -42,7 +42,7 @@ class GroupExpiry(Part):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupAggregate(StreamingOperator, UnaryNode):
-    """Groups rows by keys without an end in time; its result changes as rows come and go.
+    """Groups rows by keys without an end in time; its result changes with every row.
 
     `sets` are the grouping sets as positions in `keys` (one set of all keys if the query has none), `grouping` the
     field of the grouping id where there are several. `expiry`: a key that bounds the state (EMIT CHANGES of a window).

@@ -186,7 +186,7 @@ class GroupAggregate:
     def _touched(
         self, inputs: Sequence[pa.Table], seeds: pa.Table, context: OperatorContext
     ) -> tuple[Groups, pa.Table, list[pa.Table]]:
-        """The groups that this epoch touches, their partials (one a group), and the changes of the multisets."""
+        """The groups that this epoch touches, their partials (one per group), and the changes of the multisets."""
         spec, duck = self._spec, context.duck
         schema: Schema = (*spec.keys, *spec.accumulators)
         if seeds.num_rows:

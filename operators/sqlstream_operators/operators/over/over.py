@@ -1,4 +1,4 @@
-"""OVER that is kept up to date: what functions of rows give over the rows of their partition, as rows come and go."""
+"""OVER over updating rows: what functions of rows give over the rows of their partition, kept up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deduplication: the first row of each key by an order, over input that only comes."""
+"""Deduplication: the first row of each key by an order, over append-only input."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ShortTopN(ShowsAnswer):
         if spec.ttl_us is not None:
             raise InternalError(f"{what}: Top-N does not forget by time")
         if spec.retracting or spec.function != "row_number":
-            raise InternalError(f"{what}: only the first rows of input that only comes are a list")
+            raise InternalError(f"{what}: only the first rows of append-only input are a list")
         table = spec.state.table(TABLE)
         columns = {column.name for column in spec.columns}
         if (

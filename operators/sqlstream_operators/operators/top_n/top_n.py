@@ -1,4 +1,4 @@
-"""Top-N: the rows of each partition with the least ranks, kept up to date as rows come and go."""
+"""Top-N: the rows of each partition with the least ranks, kept up to date over updating rows."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _HOWEVER_OFTEN = frozenset({"min", "max", "bool_and", "bool_or", "bit_and", "bit
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values of old groups, one a row: `value` is the column, `count` how often it is there (None: that is not kept).
+    """Values of old groups, one per row: `value` is the column, `count` how often it is there (None: that is not kept).
 
     `condition` is what rows must pass to be values. `table` is the table that they are in.
     """

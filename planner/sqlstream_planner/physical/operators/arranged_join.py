@@ -92,7 +92,7 @@ def _scope(join: RegularJoin, sides: list[_Side], conditions: list[str], *, seve
             sides.append(_Side(below, tuple((c, f"{prefix}{f.id}", names[f.id]) for c, f in listed)))
             scope |= {f.id: f"{prefix}{f.id}" for f in node.fields}
         else:
-            raise InternalError(f"a {type(below).__name__} is no side of a join of arrangements")
+            raise InternalError(f"a {type(below).__name__} is no side of a delta join")
     if join.condition is not None:
         named: dict[str, exp.Expr] = {id_: column(name) for id_, name in scope.items()}
         conditions.append(sql(substitute(join.condition, named)))

@@ -1,4 +1,4 @@
-"""GroupAggregate: groups that are kept up to date as rows come and go."""
+"""GroupAggregate: groups that are kept up to date over updating rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators that the planner knows: one line an operator, whose own file has the record."""
+"""The operators that the planner knows: one line per operator, whose own file has the record."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from sqlstream_planner.rules.decorrelate.subquery import Subquery, Types
 
 
 def lateral(node: LateralJoin, types: Types) -> Node:
-    """The rows around beside the rows of the query, by a join on what it compares, or on all that it reads of them.
+    """The outer rows beside the rows of the query, by a join on what it compares, or on all that it reads of them.
 
-    Over no rows an aggregate without GROUP BY has a row all the same: rows around without a partner get its values.
+    Over no rows an aggregate without GROUP BY has a row all the same: outer rows without a partner get its values.
     """
     name = Field(node.name, node.name, BOOLEAN)
     # What the query is asked makes no difference to how it is taken apart.

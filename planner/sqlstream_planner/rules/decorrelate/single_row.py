@@ -1,6 +1,6 @@
 """SELECT (SELECT b.x FROM b WHERE b.k = a.k) FROM a  ->  its value and how many rows there are: more than one stop the run.
 
-Only rows around that have several stop it: they are counted below the join, and the error is above it.
+Only outer rows that have several stop it: they are counted below the join, and the error is above it.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Subquery:
         return Join(left, right, kind, on, self.apply.ttl_us if forgets else None, at=self.apply.at)
 
     def beside(self, node: Node, value: exp.Expr) -> Project:
-        """The rows around with `value`, over columns of `node`, as what the query stands for."""
+        """The outer rows with `value`, over columns of `node`, as what the query stands for."""
         fields = self.apply.fields
         return Project(node, fields, (*(column(f.id) for f in fields[:-1]), value.copy()))
 

@@ -16,7 +16,7 @@ from sqlstream_planner.streaming import ArrangedBy
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """An operator that keeps what it gives by the keys of a join, one row a key at most.
+    """An operator that keeps what it gives by the keys of a join, one row per key at most.
 
     `keys` are its columns that the keys are, `order` is the order in which it has them, by their numbers.
     """

@@ -13,7 +13,7 @@ from sqlstream_planner.streaming import IntervalJoin
 def interval_joins(node: Node, streaming: Streaming) -> Node | None:
     """Make of each join whose condition bounds how far apart in time rows are one that keeps them no longer than that.
 
-    Rows of both sides must only come, and their times follow a watermark; bounds of windows do, too. It takes every
+    Both sides must be append-only, and their times follow a watermark; bounds of windows do, too. It takes every
     spelling from which a bound follows.
 
     >>> from sqlstream_planner.testing import logical, streaming
