@@ -235,6 +235,8 @@ QUERIES = [
     # ANY, SOME and ALL of VALUES, and of patterns.
     "SELECT v, v <> SOME (VALUES (1), (2)) AS z FROM t",
     "SELECT v FROM t WHERE v = ANY (VALUES (1), (k)) OR v > ALL (VALUES (3))",
+    "SELECT v FROM t WHERE EXISTS (VALUES (1)) AND v > 1 OR NOT EXISTS (TABLE t)",
+    "SELECT v FROM t WHERE EXISTS ((SELECT 1)) AND v IN [1, k] AND 'a' IN map {'a': v}",
     "SELECT s, s ~ ANY (['a', 'b']) AS z, s ~ ALL (['c.', '.d']) AS y, s ~ SOME (['c.', NULL]) AS x, s ~ ANY (['A', s]) "
     "AS w, s ~* ANY (['A', 'C.']) AS q FROM t",
     "SELECT DISTINCT ON (COLUMNS('^(k|b)$'), v % 2) k, b, v, x FROM t ORDER BY x DESC",

@@ -307,7 +307,7 @@ class QueryBinder:
         if sample is not None:
             query = query.copy()
             query.set("sample", None)
-        self._refuse(query, _CLAUSES)
+        self._refuse(query, {**_CLAUSES, "kind": "SELECT AS STRUCT and SELECT AS VALUE"})
         clauses = self.context.clauses
         ttl_us, around = state_ttl(self.context, query), clauses.join_ttl_us
         clauses.join_ttl_us = ttl_us

@@ -10,7 +10,7 @@ from sqlstream_operators.plan.types import BOOLEAN, ROWS, Kind
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast, common_type, fails
 from sqlstream_planner.expressions.functions.suggestions import sql_text
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
-from sqlstream_planner.expressions.infer.resolution import joined
+from sqlstream_planner.expressions.infer.resolution import joined, known_function, resolved
 from sqlstream_planner.expressions.plain_values import instead_of
 from sqlstream_planner.sql import problems
 from sqlstream_planner.sql.problems import TypeProblem
@@ -90,7 +90,17 @@ def _in(inference: Inference, node: exp.Expr) -> TypedExpr:
         inference.type_of(node.this)
         return TypedExpr(BOOLEAN)
     if node.args.get("unnest") is not None:
-        return TypedExpr(BOOLEAN)
+        raise TypeProblem(
+            node,
+            problems.UNSUPPORTED_EXPRESSION,
+            "IN UNNEST(…) can't be run",
+            help="write the list itself: x IN list",
+        )
+    field = node.args.get("field")
+    if field is not None:  # x IN list is CONTAINS(list, x) to DuckDB, whatever the list is
+        operands = [field, node.this]
+        typed = [inference.type_of(operand) for operand in operands]
+        return resolved(inference, node, known_function("contains"), typed, operands)
     nodes = [node.this, *node.expressions]
     types = [inference.type_of(n) for n in nodes]
     check_comparable(node, types, nodes)

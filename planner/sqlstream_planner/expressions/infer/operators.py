@@ -74,6 +74,13 @@ def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
             "a cast with DEFAULT … ON CONVERSION ERROR can't be run",
             help=f"write COALESCE(TRY_CAST(x AS {to}), a_default); NULL becomes the default then, too",
         )
+    if node.args.get("format") is not None:
+        raise TypeProblem(
+            node,
+            problems.UNSUPPORTED_EXPRESSION,
+            "a cast with FORMAT can't be run",
+            help="write STRPTIME(x, '%Y-%m-%d') to read a time, STRFTIME to write one",
+        )
     if to.kind is Kind.NULL:
         raise TypeProblem(node, problems.UNKNOWN_TYPE, "NULL is no type that a value can be cast to")
     if to.kind is Kind.BLOB and node.args["to"].expressions:
@@ -111,7 +118,14 @@ def _paren(inference: Inference, node: exp.Expr) -> TypedExpr:
 
 
 def _escape(inference: Inference, node: exp.Expr) -> TypedExpr:
-    character = node.expression
+    character, pattern = node.expression, node.this
+    if not isinstance(pattern, exp.Like | exp.ILike) or isinstance(pattern.expression, exp.Any | exp.All):
+        raise TypeProblem(
+            node,
+            problems.UNSUPPORTED_EXPRESSION,
+            "ESCAPE stands behind LIKE, ILIKE and SIMILAR TO of one pattern",
+            help="write x LIKE 'a' ESCAPE '#' OR x LIKE 'b' ESCAPE '#'",
+        )
     if isinstance(character, exp.Literal) and len(character.name) > 1:
         raise TypeProblem(
             character, problems.WRONG_ARGUMENTS, f"ESCAPE takes one character, not '{character.name}'"

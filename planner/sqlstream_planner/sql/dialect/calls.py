@@ -266,20 +266,34 @@ def comprehension(p: TokenParser, node: exp.Comprehension) -> exp.Expr:
 
 
 def of_rows(node: exp.Expr) -> exp.Expr:
-    """ANY, SOME or ALL of VALUES as of a query; `node` itself if it is anything else."""
+    """ANY, SOME, ALL or EXISTS of VALUES, and EXISTS of TABLE t, as of a query; `node` itself if it is anything else."""
     inner = node.this.unnest() if isinstance(node, exp.Any | exp.All) else None
     if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
         inner = node.expressions[0]
+        if node.name.upper() == "EXISTS":
+            return _exists(node, inner.unnest())
     if not isinstance(inner, exp.Values):
         return node
-    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner.copy()))
-    query.meta.update(inner.meta)
+    query = _all_of(inner)
     quantifier = (
         "ANY" if isinstance(node, exp.Any) else "ALL" if isinstance(node, exp.All) else node.name.upper()
     )
     if quantifier not in ("ANY", "SOME", "ALL"):
         return node
     return exp.All(this=query) if quantifier == "ALL" else exp.Any(this=query)
+
+
+def _all_of(values: exp.Values) -> exp.Select:
+    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=values.copy()))
+    query.meta.update(values.meta)
+    return query
+
+
+def _exists(node: exp.Anonymous, inner: exp.Expr) -> exp.Expr:
+    # sqlglot takes only what begins with SELECT, FROM or WITH for a query.
+    if isinstance(inner, exp.Values):
+        inner = _all_of(inner)
+    return exp.Exists(this=inner.copy()) if isinstance(inner, exp.Query) else node
 
 
 def struct_pack(p: TokenParser) -> exp.Expr:

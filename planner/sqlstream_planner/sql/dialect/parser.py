@@ -209,9 +209,19 @@ class SqlStreamParser(TokenParser):
         while found is not None and self._curr.token_type == TokenType.NOT and self._curr.text == "!":
             if self._next is not None and self._next.text.startswith("~"):
                 break
+            if self._next is not None and self._next.start == self._curr.end + 1:
+                self._fail_at_joined(self._curr, self._next)
             self._advance()
             found = self.call("factorial", found)
         return self._ranged(start, found)
+
+    def _fail_at_joined(self, mark: Token, behind: Token) -> None:
+        # To DuckDB `k !< 1` has an operator `!<`, and elsewhere that is "not less": it is no factorial.
+        for written, meant in (("<=", ">"), (">=", "<"), ("<", ">="), (">", "<=")):
+            if behind.text == written:
+                place = (mark.start, behind.end + 1)
+                help = f"write `{meant}`; a factorial has a blank behind it: x ! {written} y"
+                raise SqlSyntaxError(f"there is no operator `!{written}`", *place, help=help)
 
     def _parse_column(self) -> exp.Expr | None:
         start = self.here
