@@ -450,6 +450,7 @@ def test_rows_that_stay_are_given_anew_in_another_place(tmp_path: Path, point: s
     with pytest.raises(DiagnosticError) as caught:
         job.run(edited, rewrite=["o"])
     assert [d.code for d in caught.value.diagnostics] == ["STA026"]
+    assert "without --rewrite it goes on with what it has" in str(caught.value.diagnostics[0].help)
     assert caught.value.exit_code == 4
     job.add((8, 1, "a", 14))
     job.run(edited)
@@ -544,4 +545,9 @@ def test_files_of_a_table_that_was_left_out_for_a_while_are_not_given_twice(tmp_
     with pytest.raises(DiagnosticError) as caught:
         job.run(both)
     assert "has rows from before it was left out" in str(caught.value)
+    with pytest.raises(DiagnosticError) as caught:
+        job.run(both, rewrite=["o"])
+    # Without --rewrite it does not go on: that was refused above.
+    [told] = caught.value.diagnostics
+    assert (told.code, told.help) == ("STA026", "empty it, or name another place; nothing was changed")
     assert job.lines() == Counter(['{"k":1,"n":10}'])

@@ -21,12 +21,14 @@ def written_anew(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
     at = given.written.get(spec.name, Written())
     edit = replace(edit, begins=beginning(spec, now, given), target=TargetEdit.REWRITE)
     if not given.looks.is_vacant(spec, edit.known_as):
+        # One that was left out or moved has old rows there, with which no run goes on (STA030).
+        goes_on = "without --rewrite it goes on with what it has; " if edit.former is not None else ""
         told = Diagnostic(
             "STA026",
             f"the table `{spec.name}` is to be written anew, and its place is not empty",
             at.table,
             ("what is there would stand beside what it is given",),
-            f"empty it, or name another place; without --rewrite it goes on with what it has; {NOTHING_CHANGED}",
+            f"empty it, or name another place; {goes_on}{NOTHING_CHANGED}",
         )
         return replace(edit, told=(told,))
     what = {
