@@ -9,7 +9,7 @@ lines instead, so a mark can never change what runs.
 from __future__ import annotations
 
 import difflib
-import functools
+import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,14 +20,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.sql.rendered import RenderedSql, Segment, line_starts
+from sqlstream_planner.sql.template_bounds import (
+    MAX_OUTPUT,
+    TOO_LONG,
+    bounded,
+    bounded_binop,
+    bounded_filter,
+    bounded_join,
+    bounded_widths,
+)
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 MAX_ITERATIONS = 100_000
 """How many numbers all `range()` calls of one rendering may give together."""
-MAX_OUTPUT = 16 * 1024 * 1024
-"""How many characters a rendered file may have."""
 MAX_FILES = 200
 """How many loads of included and imported files one rendering may do."""
 MAX_CALLS = 300_000
@@ -218,20 +225,27 @@ class _Rendering:
             code_generator_class = Generator
 
             def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-                _bounded_binop(operator, left, right)
-                return _bounded(super().call_binop(context, operator, left, right))
+                bounded_binop(operator, left, right)
+                return bounded(super().call_binop(context, operator, left, right))
 
             def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
                 if not isinstance(obj, jinja2.runtime.Macro):
-                    _bounded_widths(getattr(obj, "__self__", None), *args, *kwargs.values())
+                    # Jinja's sandbox gives a function of its own for 'a'.format, around that of the text.
+                    method = inspect.unwrap(obj) if callable(obj) else obj
+                    fills = getattr(method, "__name__", "").startswith("format")
+                    text = getattr(method, "__self__", None)
+                    if text is not None and getattr(method, "__name__", "") == "join":
+                        bounded_join(text, *args)
+                    else:
+                        bounded_widths(text, *args, *kwargs.values(), fills=fills)
                 with rendering.called():
-                    return _bounded(super().call(context, obj, *args, **kwargs))
+                    return bounded(super().call(context, obj, *args, **kwargs))
 
             def joined(self, values: Sequence[Any]) -> str:
                 """What `a ~ b` gives."""
                 texts = [str(value) for value in values]
                 if sum(map(len, texts)) > MAX_OUTPUT:
-                    raise OverflowError(_TOO_LONG)
+                    raise OverflowError(TOO_LONG)
                 return "".join(texts)
 
         jinja = Sandbox(
@@ -250,7 +264,7 @@ class _Rendering:
         # A rendering must give the same text every time.
         del jinja.filters["random"]
         for name, filter_ in jinja.filters.items():
-            jinja.filters[name] = _bounded_filter(filter_)
+            jinja.filters[name] = bounded_filter(filter_)
         return jinja
 
     def _var(self, name: str, default: Any = _MISSING) -> Any:
@@ -482,56 +496,6 @@ def _place(text: str, word: str | None) -> tuple[int, int]:
         return begin.start() + 1, (end.end() if end else len(text)) - begin.start()
     stripped = len(text) - len(text.lstrip())
     return stripped + 1, max(1, len(text.strip()))
-
-
-def _bounded_binop(operator: str, left: Any, right: Any) -> None:
-    if operator == "**" and isinstance(right, (int, float)) and abs(right) > 1000:
-        raise OverflowError("the exponent is too large")
-    if operator == "%" and isinstance(left, str):
-        _bounded_widths(left, *(right if isinstance(right, tuple) else (right,)))
-    if operator == "*":
-        for sequence, count in ((left, right), (right, left)):
-            repeats = isinstance(count, int) and isinstance(sequence, (str, list, tuple, bytes))
-            if repeats and len(sequence) * count > MAX_OUTPUT:
-                raise OverflowError("the repeated text is too long")
-
-
-_TOO_LONG = f"a text of the template would have more than {MAX_OUTPUT:,} characters"
-#: Jinja's functions behind the filters that make a text longer than what they are given.
-_WIDENING = frozenset({"do_center", "do_indent", "do_format", "do_replace", "do_wordwrap"})
-#: Widths in what `%` and `format` fill in.
-_WIDTHS = re.compile(r"\d{7,}")
-
-
-def _bounded(value: Any) -> Any:
-    """A text or list that is not too long. Raises OverflowError."""
-    if isinstance(value, (str, bytes, list, tuple)) and len(value) > MAX_OUTPUT:
-        raise OverflowError(_TOO_LONG)
-    return value
-
-
-def _bounded_widths(text: Any, *arguments: Any) -> None:
-    """Refuse what would be widened too far, before it is: 'a'.ljust(10 ** 10), '%9999999999s', 'a,a'.replace('a', long)."""
-    if not isinstance(text, str):
-        return
-    numbers = [n for n in arguments if isinstance(n, int)]
-    numbers += [int(width) for width in _WIDTHS.findall(text)] if "%" in text or "{" in text else []
-    count = max(text.count(a) if isinstance(a, str) else 1 for a in (*arguments, None))
-    numbers.append(count * sum(len(a) for a in arguments if isinstance(a, str)))
-    if any(number > MAX_OUTPUT for number in numbers):
-        raise OverflowError(_TOO_LONG)
-
-
-def _bounded_filter(filter_: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(filter_)
-    def bounded(*arguments: Any, **named: Any) -> Any:
-        given = (*arguments, *named.values())
-        if filter_.__name__ in _WIDENING:
-            text = next((a for a in given if isinstance(a, str)), None)
-            _bounded_widths(text, *(a for a in given if a is not text))
-        return _bounded(filter_(*arguments, **named))
-
-    return bounded
 
 
 def _newlines(text: str) -> str:

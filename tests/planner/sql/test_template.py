@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +31,17 @@ WIDE = (
     "{{ '%4000000000s'|format('x') }}",
     "{{ '{:4000000000}'.format('x') }}",
     "{{ ('a' * 10 ** 7).replace('a', 'a' * 10 ** 7) }}",
+)
+
+#: The same, where braces inside of the text end what messages show of it.
+WIDE_WITH_BRACES = (
+    "{% set x = '{:>{w}}'.format('x', w=4000000000) %}",
+    "{% set x = '{:>{}}'.format('x', 4000000000) %}",
+    "{% set x = '{x:4000000000}'.format_map({'x': 1}) %}",
+    "{% set x = '{x:{w}}'.format_map({'x': 1, 'w': 4000000000}) %}",
+    "{% set x = 'a' * 10 ** 6 %}{% set y = x.split('a')|join(x) %}",
+    "{% set x = 'a' * 10 ** 6 %}{% set y = x.split('a')|join(d=x) %}",
+    "{% set x = 'a' * 10 ** 6 %}{% set y = x.join(x.split('a')) %}",
 )
 
 
@@ -233,6 +245,30 @@ def test_a_text_that_is_doubled_again_and_again(folder: Path, operator: str) -> 
         f"{operator} n.x %}}{{% endfor %}}"
     )
     assert failure(text, folder).code == "TPL007"
+
+
+@pytest.mark.parametrize("text", [*WIDE, *WIDE_WITH_BRACES])
+def test_a_text_of_gigabytes_is_refused_before_it_is_made(folder: Path, text: str) -> None:
+    tracemalloc.start()
+    try:
+        assert failure(text, folder).code == "TPL007"
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_numbers_do_not_grow_without_end(folder: Path) -> None:
+    text = "{% set n = namespace(x=2) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}"
+    assert failure(text, folder).message == "the number is too large"
+    assert failure("{{ (10 ** 900) ** 900 }}", folder).code == "TPL007"
+
+
+def test_numbers_that_are_filled_in_are_no_widths(folder: Path) -> None:
+    number = 1704067200
+    text = f"{{{{ '%d' % {number} }}}} {{{{ '%d'|format({number}) }}}} {{{{ '{{}}'.format({number}) }}}}"
+    assert render_template(text, str(folder / "q.sql")).text == f"{number} {number} {number}"
+    text = "{{ '%(a)s' % {'a': 10 ** 9} }}"
+    assert render_template(text, str(folder / "q.sql")).text == "1000000000"
 
 
 def test_texts_of_a_usual_length(folder: Path) -> None:
