@@ -164,8 +164,18 @@ REGISTERED = Registry(
         sink="database.factory:PostgresSinkFactory",
         dimension="database.postgres_dimension:PostgresDimension",
     ),
-    Connector(KAFKA, source="kafka.factory:KafkaSourceFactory", tasks=("kafka.reader",)),
-    Connector(UPSERT_KAFKA, source="upsert_kafka.factory:UpsertKafkaSourceFactory", tasks=("kafka.reader",)),
+    Connector(
+        KAFKA,
+        source="kafka.factory:KafkaSourceFactory",
+        sink="kafka.sink:KafkaSinkFactory",
+        tasks=("kafka.reader",),
+    ),
+    Connector(
+        UPSERT_KAFKA,
+        source="upsert_kafka.factory:UpsertKafkaSourceFactory",
+        sink="upsert_kafka.sink:UpsertKafkaSinkFactory",
+        tasks=("kafka.reader",),
+    ),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(

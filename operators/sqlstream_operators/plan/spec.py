@@ -29,6 +29,7 @@ from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.join_spec import JoinSpec
 from sqlstream_operators.plan.operator_spec import StatefulSpec
 from sqlstream_operators.plan.over_spec import OverOnCloseSpec, OverSpec
+from sqlstream_operators.plan.plain_data import stored
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -159,6 +160,11 @@ class SinkSpec:
         False  # state has a time to live: a row of a key may come though the one before never went
     )
     identity: str = field(default="", compare=False)
+    metadata: tuple[tuple[str, str], ...] = (
+        field(  # columns that are no data: (name, what the connector calls it)
+            default=(), metadata=stored(if_default=False)
+        )
+    )
 
 
 # ---------------------------------------------------------------------------------------------- operators

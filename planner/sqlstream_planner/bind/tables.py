@@ -247,6 +247,9 @@ class Tables:
             schema=columns,
             primary_key=table.primary_key.columns if table.primary_key is not None else (),
             partitioned_by=table.partitioned_by,
+            metadata=tuple(
+                (c.name, c.key) for c in table.columns if isinstance(c, MetadataColumn) and not c.virtual
+            ),
         )
 
     def _not_both(

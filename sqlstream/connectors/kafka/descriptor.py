@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlstream.connectors.kafka.shared_options import (
     BOUNDED,
-    BROKERS,
     CONNECTION,
     FORMATS,
     KEYS,
@@ -15,7 +14,7 @@ from sqlstream.connectors.kafka.shared_options import (
     STARTUP,
     chosen_format,
 )
-from sqlstream.connectors.kafka.validation import wrong_table
+from sqlstream.connectors.kafka.validation import wrong_sink, wrong_table
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 
@@ -46,6 +45,7 @@ DESCRIPTOR = ConnectorDescriptor(
     format_prefixes=("", "value.", "key."),
     metadata=METADATA,
     bounded=lambda settings: settings.get("scan.bounded.mode", "unbounded") != "unbounded",
-    sink=SinkAbilities(place=(BROKERS, "topic")),
+    sink=SinkAbilities(place=("topic",)),
     validate=wrong_table,
+    validate_sink=wrong_sink,
 )

@@ -60,7 +60,7 @@ CONNECTION = (
         "a regular expression: all topics whose whole names match are read",
         roles=_SOURCE,
     ),
-    OptionDef(BROKERS, _S, "host:port of the brokers, separated by ,", required=True),
+    OptionDef(BROKERS, _S, "host:port of the brokers, separated by ,", required=True, changes_output=False),
     OptionDef(
         "properties.group.id",
         _S,

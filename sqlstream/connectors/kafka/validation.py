@@ -11,6 +11,7 @@ from sqlstream_planner.catalog.options import wrong_value
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 
 if TYPE_CHECKING:
+    from sqlstream_operators.plan.spec import SinkSpec
     from sqlstream_planner.catalog.descriptor import Settings
     from sqlstream_planner.sql.statements import CreateTable, Option
 
@@ -60,6 +61,26 @@ def wrong_upsert_table(table: CreateTable, settings: Settings) -> Iterator[Diagn
     else:
         yield from _wrong_prefix(table, settings, table.primary_key.columns)
     yield from _wrong_scan(table, settings, given)
+
+
+def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
+    """What is wrong with writing a table; None: nothing is."""
+    if "topic-pattern" in sink.options or len(key_fields(sink.options.get("topic", ""))) != 1:
+        return Diagnostic(
+            "OPT003",
+            f"`{sink.name}` is written, so it needs one topic",
+            notes=("several topics, and `topic-pattern`, are for tables that are read",),
+            help="write 'topic' = '…' with one name",
+        )
+    for name, key in sink.metadata:
+        if key not in ("timestamp", "headers"):
+            return Diagnostic(
+                "CAT008",
+                f"the metadata `{key}` can't be written: column `{name}` of `{sink.name}`",
+                notes=("timestamp and headers can be written",),
+                help=f"write `{name}` … METADATA FROM '{key}' VIRTUAL",
+            )
+    return None
 
 
 def key_fields(text: str) -> tuple[str, ...]:

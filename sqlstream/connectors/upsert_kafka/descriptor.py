@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlstream.connectors.kafka.shared_options import (
     BOUNDED,
-    BROKERS,
     CONNECTION,
     KEYS,
     METADATA,
@@ -13,7 +12,7 @@ from sqlstream.connectors.kafka.shared_options import (
     SINK,
     chosen_format,
 )
-from sqlstream.connectors.kafka.validation import wrong_upsert_table
+from sqlstream.connectors.kafka.validation import wrong_sink, wrong_upsert_table
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 
@@ -55,6 +54,7 @@ DESCRIPTOR = ConnectorDescriptor(
     metadata=METADATA,
     bounded=lambda settings: settings.get("scan.bounded.mode", "unbounded") != "unbounded",
     changelog=True,
-    sink=SinkAbilities(changes=True, keyed=True, place=(BROKERS, "topic")),
+    sink=SinkAbilities(changes=True, keyed=True, place=("topic",)),
     validate=wrong_upsert_table,
+    validate_sink=wrong_sink,
 )

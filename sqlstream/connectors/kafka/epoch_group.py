@@ -1,0 +1,177 @@
+"""Which epoch a topic has: an offset of a consumer group of ours, committed in the transaction of the epoch's records.
+
+The group is of one table of one state directory, the offset stands at the topic's partition 0. Kafka forgets offsets that
+were not written for long (`offsets.retention.minutes`, a week); so where a run ends the state directory notes it, too, with
+the topic's id, and that is asked where Kafka has forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from typing import Any
+
+from sqlstream.connectors.exactly_once.target import LostConnectionError, Record
+from sqlstream.connectors.kafka.client import admin_config, confluent_kafka, consumer_config, made
+from sqlstream.connectors.kafka.failures import Failures
+from sqlstream.connectors.kafka.options import KafkaOptions
+from sqlstream.storage.identity import NAME, identity
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+_NO_OFFSET = -1001
+#: Seconds to wait for a transaction that is about to end, and for a broker.
+_STABLE_S, _ANSWER_S = 3.0, 10.0
+
+
+class EpochGroup:
+    """The offset of one sink, and its topic as a consumer sees it; `known_as` is the table's name to Kafka."""
+
+    def __init__(
+        self, options: KafkaOptions, known_as: str, store: CheckpointStore, failures: Failures, group: str
+    ) -> None:
+        self._options, self._known_as, self._store = options, known_as, store
+        self._topic = options.topics[0]
+        self._failures = failures
+        self.name = group
+        self._clients: dict[bool, Any] = {}
+        self._noted: int | None = None
+
+    def metadata(self) -> Any:
+        """What a transaction is told of the group."""
+        return self._client(stable=True).consumer_group_metadata()
+
+    def offsets(self, record: Record) -> list[Any]:
+        """The offset that says what a record says."""
+        text = json.dumps({"job": record.job, "sink": record.sink}, separators=(",", ":"))
+        return [confluent_kafka().TopicPartition(self._topic, 0, record.epoch, text)]
+
+    def commit(self, record: Record) -> None:
+        """Write a record outside of a transaction."""
+        self._asked(
+            lambda client: client.commit(offsets=self.offsets(record), asynchronous=False), stable=True
+        )
+
+    def record(self, job: str, *, lock: bool) -> Record | None:
+        """The last epoch that is committed; with `lock` no transaction of a former driver can be open."""
+        wanted = [confluent_kafka().TopicPartition(self._topic, 0)]
+        try:
+            found = self._asked(
+                lambda client: client.committed(wanted, _ANSWER_S if lock else _STABLE_S), stable=True
+            )
+        except LostConnectionError:
+            if lock:
+                raise
+            # A transaction may be open, of a driver that is at work or has died: it is not committed.
+            found = self._asked(lambda client: client.committed(wanted, _ANSWER_S), stable=False)
+        (one,) = found
+        if one.error is not None:
+            if one.error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"):
+                return None
+            raise self._failures.of(one.error)
+        if one.offset == _NO_OFFSET or one.offset < 0:
+            epoch = self._remembered()
+            return None if epoch is None else Record(job, self._known_as, epoch)
+        return Record(job, self._known_as, int(one.offset))
+
+    def partitions(self) -> int | None:
+        """How many partitions the topic has; None if there is no such topic."""
+        found = self._asked(lambda client: client.list_topics(self._topic, _ANSWER_S), stable=True)
+        topic = found.topics[self._topic]
+        if topic.error is not None:
+            if topic.error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                return None
+            raise self._failures.of(topic.error)
+        return len(topic.partitions) or None
+
+    def is_empty(self, partitions: int) -> bool:
+        """Whether a reader of committed records finds none."""
+        kafka = confluent_kafka()
+
+        def look(client: Any) -> bool:
+            left = {}
+            for number in range(partitions):
+                place = kafka.TopicPartition(self._topic, number)
+                low, high = client.get_watermark_offsets(place, _ANSWER_S)
+                if low < high:
+                    left[number] = low
+            if not left:
+                return True
+            client.assign([kafka.TopicPartition(self._topic, n, low) for n, low in left.items()])
+            try:
+                while left:
+                    message = client.poll(_ANSWER_S)
+                    if message is None:
+                        raise LostConnectionError(f"no answer about topic {self._topic}")
+                    error = message.error()
+                    if error is None:
+                        return False
+                    if error.code() != kafka.KafkaError._PARTITION_EOF:
+                        raise self._failures.of(error)
+                    left.pop(message.partition(), None)
+            finally:
+                client.unassign()
+            return True
+
+        return bool(self._asked(look, stable=True))
+
+    def note(self, epoch: int) -> None:
+        """Keep in the state directory that the topic has an epoch, for when Kafka has forgotten; never raises."""
+        if epoch == self._noted or not self._store.exists(NAME):
+            return
+        with suppress(Exception):  # it is a help, and Kafka knows better for a week
+            content = {"topic_id": self._topic_id(), "epoch": epoch}
+            self._store.put(self._place(), json.dumps(content).encode())
+            self._noted = epoch
+
+    def close(self) -> None:
+        """Let the clients go."""
+        for client in self._clients.values():
+            with suppress(Exception):
+                client.close()
+        self._clients = {}
+
+    def _remembered(self) -> int | None:
+        """The epoch that the state directory has noted of this very topic."""
+        try:
+            if not self._store.exists(self._place()):
+                return None
+            content = json.loads(self._store.get(self._place()))
+            return int(content["epoch"]) if content["topic_id"] == self._topic_id() else None
+        except (ValueError, KeyError, TypeError, confluent_kafka().KafkaException):
+            return None
+
+    def _place(self) -> str:
+        known = f"{identity(self._store)} {self._known_as} {self._options.brokers} {self._topic}"
+        return f"sinks/{hashlib.sha256(known.encode()).hexdigest()[:16]}.kafka"
+
+    def _topic_id(self) -> str:
+        from confluent_kafka import TopicCollection
+
+        admin = made(_admin_client(), {**admin_config(self._options), "log_level": "0"})
+        found = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_ANSWER_S)
+        return str(found[self._topic].result().topic_id)
+
+    def _asked(self, ask: Any, *, stable: bool) -> Any:
+        try:
+            return ask(self._client(stable=stable))
+        except confluent_kafka().KafkaException as error:
+            raise self._failures.of(error) from error
+
+    def _client(self, *, stable: bool) -> Any:
+        if stable not in self._clients:
+            config = {
+                **consumer_config(self._options),
+                "group.id": self.name,
+                "isolation.level": "read_committed" if stable else "read_uncommitted",
+                "allow.auto.create.topics": "false",
+                "log_level": "0",
+            }
+            self._clients[stable] = made(confluent_kafka().Consumer, config)
+        return self._clients[stable]
+
+
+def _admin_client() -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient

@@ -1,0 +1,299 @@
+"""A producer and its transaction: records in batches, errors as ours, and never more under way than fits the client."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.connectors.kafka.client import confluent_kafka, made
+from sqlstream.connectors.kafka.failures import Failures
+from sqlstream.connectors.kafka.records import Records
+from sqlstream_operators.errors import InternalError
+
+#: How many bytes of records the client may have on their way before it is waited for: it never refuses one as full.
+WINDOW_BYTES = 64 << 20
+#: Records that the client is handed at once.
+_AT_ONCE = 10_000
+#: How often a topic is looked for that the brokers may be creating, and seconds between.
+_LOOKS, _LOOK_S = 12, 0.25
+#: How long a broker may take to answer about a transaction, seconds; then the connection counts as lost.
+PATIENCE_S = 30.0
+#: A transaction's time, ms, as long as brokers allow by default; the shorter ones are for those that don't.
+_TIMEOUTS_MS = (900_000, 300_000, 60_000)
+
+#: What is said of records that are dropped because of something else.
+_DROPPED = frozenset(("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_STATE"))
+
+_SILENT = logging.getLogger("sqlstream.connectors.kafka.client")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False  # what matters of the client's log is raised
+
+
+class Producing:
+    """One producer, with a transaction at a time (`transactions` is its id) or none.
+
+    `delivered`: whether it is waited for until the broker has a record.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        failures: Failures,
+        *,
+        transactions: str | None,
+        delivered: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._given, self._topic, self._failures = dict(config), topic, failures
+        self._transactions, self._delivered = transactions, delivered
+        self._clock = clock
+        self._producer: Any = None
+        self._failed: Any = None
+        self._said: str | None = None
+        self._began: float | None = None
+        self._timeout_s = 0.0
+        self._under_way = 0
+        self._round = itertools.count()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a producer that no other one has fenced, as far as is known."""
+        return self._producer is not None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether anything was written since the last commit."""
+        return self._began is not None
+
+    def open(self) -> None:
+        """Make the producer; transactions of former ones with its id end here. Raises what `Failures` makes."""
+        if self._producer is not None:
+            return
+        if self._transactions is None:
+            self._producer = self._made({})
+            return
+        wanted = self._given.get("transaction.timeout.ms")
+        for timeout in (int(wanted),) if wanted is not None else _TIMEOUTS_MS:
+            producer = self._made(
+                {"transactional.id": self._transactions, "transaction.timeout.ms": str(timeout)}
+            )
+            try:
+                self._again(functools.partial(producer.init_transactions, PATIENCE_S))
+            except confluent_kafka().KafkaException as error:
+                if error.args[0].name() == "INVALID_TRANSACTION_TIMEOUT" and timeout != _TIMEOUTS_MS[-1]:
+                    continue
+                raise self._failures.of(error, said=self._said) from error
+            self._producer, self._timeout_s = producer, timeout / 1000
+            return
+
+    def have_created(self, partitions: Callable[[], int | None]) -> int:
+        """Ask for the topic, which has the brokers create it if they do that; how many partitions it has then.
+
+        Raises DiagnosticError (ENV006) if they don't.
+        """
+        self.open()
+        self._call(lambda: self._producer.list_topics(self._topic, PATIENCE_S))
+        for _ in range(_LOOKS):
+            found = partitions()
+            if found is not None:
+                return found
+            time.sleep(_LOOK_S)
+        raise self._failures.missing()
+
+    def send(self, records: Records, *, partition: int | None, partitions: int) -> None:
+        """Hand records to the client, in order, by the key or all to one `partition` (-1: each to the next one)."""
+        self._begin()
+        if self._under_way and self._under_way + records.nbytes > WINDOW_BYTES:
+            self.drain()
+        self._under_way += records.nbytes
+        places = records.partitions
+        if partition == -1:
+            start = next(self._round)
+            self._round = itertools.count(start + len(records))
+            places = pa.array(np.arange(start, start + len(records)) % partitions, pa.int32())
+        for start in range(0, len(records), _AT_ONCE):
+            self._send(
+                records, places, slice(start, start + _AT_ONCE), None if partition == -1 else partition
+            )
+            self._producer.poll(0)
+            self._check()
+
+    def drain(self) -> None:
+        """Wait until the broker has all records. Raises what it has refused."""
+        if self._producer is None:
+            return
+        while self._delivered and len(self._producer):
+            self._producer.flush(0.2)
+            self._check()
+        self._check()
+        self._under_way = 0
+
+    def send_offsets(self, offsets: list[Any], group: Any) -> None:
+        """Make offsets of a group a part of the transaction."""
+        self._begin()
+        self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group, PATIENCE_S))
+
+    def commit(self) -> None:
+        """Commit the transaction, if there is one."""
+        if self._began is None:
+            return
+        if self._transactions is not None:
+            self._call(lambda: self._producer.commit_transaction(PATIENCE_S))
+        self._began = None
+        self._under_way = 0
+
+    def abort(self) -> None:
+        """Take back what was not committed; never raises. A producer that can't is given up, and the next one does."""
+        began, self._began = self._began, None
+        self._failed, self._under_way = None, 0
+        if began is None or self._producer is None or self._transactions is None:
+            return
+        try:
+            self._again(lambda: self._producer.abort_transaction(PATIENCE_S))
+        except confluent_kafka().KafkaException:
+            self._producer = None
+
+    def close(self) -> None:
+        """Abort, and let the producer go."""
+        self.abort()
+        if self._producer is not None and self._transactions is None:
+            self._producer.flush(PATIENCE_S)  # what nobody waited for
+        self._producer = None
+
+    # ------------------------------------------------------------------------------------------ the client
+
+    def _made(self, more: Mapping[str, str]) -> Any:
+        """A producer: records of a key stay in order, and are where Java's clients put them."""
+        strong = self._delivered
+        config = {
+            "partitioner": "murmur2_random",
+            "linger.ms": "5",
+            "enable.idempotence": str(strong).lower(),
+            "acks": "all" if strong else "1",
+            "message.timeout.ms": "60000",
+            "queue.buffering.max.messages": "0",
+            "queue.buffering.max.kbytes": str(1 << 21),
+            **_without_aliases(self._given),
+            **more,
+            "delivery.report.only.error": True,
+            "on_delivery": self._on_delivery,
+            "error_cb": self._on_error,
+            "logger": _SILENT,
+        }
+        return made(confluent_kafka().Producer, config)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error
+
+    def _on_error(self, error: Any) -> None:
+        self._said = error.str()
+
+    def _send(self, records: Records, places: pa.Array | None, part: slice, partition: int | None) -> None:
+        """Hand a few records over. The client's way to take many at once has one partition, no headers and no timestamps."""
+        fields: dict[str, list[Any]] = {"value": records.values[part].to_pylist()}
+        if records.keys is not None:
+            fields["key"] = records.keys[part].to_pylist()
+        one_by_one = records.timestamps is not None or records.headers is not None
+        if records.timestamps is not None:
+            fields["timestamp"] = records.timestamps[part].fill_null(int(time.time() * 1000)).to_pylist()
+        if records.headers is not None:
+            fields["headers"] = [list(one or ()) for one in records.headers[part].to_pylist()]
+        names = tuple(fields)
+        messages = [dict(zip(names, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+        numbers = None if places is None else places[part].to_pylist()
+        groups: dict[int | None, list[dict[str, Any]]] = {} if numbers is not None else {partition: messages}
+        for number, message in zip(numbers or (), messages, strict=numbers is not None):
+            groups.setdefault(number, []).append(message)
+        try:
+            for number, group in groups.items():
+                self._hand_over(group, {} if number is None else {"partition": number}, one_by_one=one_by_one)
+        except confluent_kafka().KafkaException as error:
+            raise self._error(error) from error
+
+    def _hand_over(
+        self, messages: list[dict[str, Any]], more: Mapping[str, int], *, one_by_one: bool
+    ) -> None:
+        if one_by_one:
+            for message in messages:
+                self._producer.produce(self._topic, **message, **more)
+        elif self._producer.produce_batch(self._topic, messages, **more) != len(messages):
+            raise self._error(next(m["_error"] for m in messages if "_error" in m))
+
+    def _begin(self) -> None:
+        if self._producer is None:
+            raise InternalError(f"the producer of topic {self._topic} is not open")
+        if self._began is None:
+            self._failed = None
+            if self._transactions is not None:
+                self._call(self._producer.begin_transaction)
+            self._began = self._clock()
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise self._error(self._failed)
+
+    def _call(self, call: Callable[[], object]) -> None:
+        try:
+            self._again(call)
+        except confluent_kafka().KafkaException as error:
+            raise self._error(self._failed if self._failed is not None else error) from error
+
+    def _again(self, call: Callable[[], object]) -> None:
+        """What takes longer than the client waits goes on where it was, when it is asked again."""
+        deadline = self._clock() + PATIENCE_S
+        while True:
+            try:
+                call()
+            except confluent_kafka().KafkaException as error:
+                if not error.args[0].retriable() or self._clock() >= deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
+    def _error(self, error: Any) -> Exception:
+        """What an error means; a transaction that was open for too long looks like one that was taken away."""
+        error = self._reason(error)
+        found = self._failures.of(error, said=self._said)
+        open_for = 0.0 if self._began is None else self._clock() - self._began
+        fatal = error.args[0] if isinstance(error, confluent_kafka().KafkaException) else error
+        if fatal.fatal():
+            self._producer, self._began = (
+                None,
+                None,
+            )  # it can do nothing more; the broker aborts what it had open
+        if self._timeout_s and open_for >= self._timeout_s:
+            return self._failures.took_too_long(open_for, self._timeout_s)
+        return found
+
+    def _reason(self, error: Any) -> Any:
+        """Why records were dropped: a transaction that has failed says so when it is to be committed, which can't be."""
+        kafka = confluent_kafka()
+        plain = error.args[0] if isinstance(error, kafka.KafkaException) else error
+        if self._transactions is None or self._began is None or plain.name() not in _DROPPED:
+            return error
+        try:
+            self._producer.commit_transaction(1.0)
+        except kafka.KafkaException as why:
+            return error if why.args[0].name() in _DROPPED else why
+        return error
+
+
+def _without_aliases(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in the one of their names that is ours, so that what the user says is not said twice."""
+    names = {
+        "delivery.timeout.ms": "message.timeout.ms",
+        "request.required.acks": "acks",
+        "queue.buffering.max.ms": "linger.ms",
+        "compression.codec": "compression.type",
+    }
+    return {names.get(name, name): value for name, value in given.items()}

@@ -1,0 +1,194 @@
+"""A topic as the target of a sink: an epoch is one transaction, and a group's offset in it is the epoch's number."""
+
+from __future__ import annotations
+
+from sqlstream.connectors.api import ConnectorContext
+from sqlstream.connectors.exactly_once.staged import StagedEpoch
+from sqlstream.connectors.exactly_once.target import Record, TableEdits, Wording
+from sqlstream.connectors.kafka.client import producer_config
+from sqlstream.connectors.kafka.epoch_group import EpochGroup
+from sqlstream.connectors.kafka.failures import Failures
+from sqlstream.connectors.kafka.options import KafkaOptions
+from sqlstream.connectors.kafka.producing import Producing
+from sqlstream.connectors.kafka.records import RecordMaker
+from sqlstream.storage.identity import NAME, identity, is_lost
+from sqlstream_operators.errors import InternalError, TargetError
+from sqlstream_operators.plan.spec import SinkSpec
+
+#: What the names of groups begin with, and those of transactions unless the table says otherwise.
+_PREFIX = "sqlstream"
+
+
+class Topic:
+    """The topic of a sink. Without transactions (`sink.delivery-guarantee`) an epoch is written once it is published."""
+
+    def __init__(
+        self, spec: SinkSpec, options: KafkaOptions, context: ConnectorContext, maker: RecordMaker
+    ) -> None:
+        self._spec, self._options, self._maker = spec, options, maker
+        self._store = context.store
+        self._known_as = context.known_as or spec.name
+        self._name = options.topics[0]
+        self._exact = options.delivery == "exactly-once"
+        self._group: EpochGroup | None = None
+        self._producing: Producing | None = None
+        self._partitions: int | None = None
+        self._later: StagedEpoch | None = None
+        self._record: Record | None = None
+        self._committed: int | None = None
+        self._job: str | None = None
+
+    @property
+    def location(self) -> str:
+        """The topic and its brokers."""
+        return f"topic {self._name} at {self._options.brokers}"
+
+    @property
+    def wording(self) -> Wording:
+        """What messages call it."""
+        group = self._group.name if self._group is not None else "the sink"
+        return Wording(
+            "topic",
+            f"its epoch, which is the offset of the group {group}",
+            "kafka-topics.sh --delete",
+            "kafka-delete-records.sh",
+            "topic",
+        )
+
+    @property
+    def edits(self) -> TableEdits | None:
+        """A topic is a log."""
+        return None
+
+    @property
+    def owns_all_rows(self) -> bool:
+        """Whether records of others would make another answer of it."""
+        return self._spec.changelog == "retract" or self._spec.connector == "upsert-kafka"
+
+    # ------------------------------------------------------------------------------------ transactions
+
+    def open(self, *, create: bool) -> bool:
+        """Look whether the brokers are there; `create`: this state directory may be given its name."""
+        self.release()
+        if self._job is None and (create or self._store.exists(NAME)):
+            self._disconnect()
+            self._job = identity(self._store)
+        if self._group is None:
+            self._connect()
+        self._partitions = self._connected()[0].partitions()
+        return True
+
+    def record(self, *, lock: bool) -> Record | None:
+        """The group's offset. With `lock` former drivers are fenced, and what they had open is aborted."""
+        group, producing = self._connected()
+        if self._job is None:
+            if is_lost(self._store):
+                raise TargetError(
+                    f"whose topic `{self._spec.name}` is can't be told",
+                    (f"{self._store.path(NAME)}, the name of this state directory, is missing",),
+                    "restore that file from a copy of the state directory, or choose another 'topic'",
+                )
+            return None
+        if lock and self._exact:
+            producing.open()
+        return group.record(self._job, lock=lock)
+
+    def exists(self) -> bool:
+        """Whether there is such a topic."""
+        return self._partitions is not None
+
+    def is_empty(self) -> bool:
+        """Whether a reader finds no committed record."""
+        return self._partitions is None or self._connected()[0].is_empty(self._partitions)
+
+    def create_record_store(self) -> None:
+        """Groups are made by the first offset."""
+
+    def create(self) -> None:
+        """Have the brokers create the topic, if they do so by themselves. Raises DiagnosticError (ENV006) if not."""
+        group, producing = self._connected()
+        self._partitions = producing.have_created(group.partitions)
+
+    def apply(self, rows: StagedEpoch) -> None:
+        """Write the records; without transactions, when the epoch is published."""
+        if self._exact:
+            self._write(rows)
+        else:
+            self._later = rows
+
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Make the epoch a part of the transaction. Nobody else can write one who is not fenced."""
+        group, producing = self._connected()
+        if self._exact:
+            producing.open()
+            producing.send_offsets(group.offsets(record), group.metadata())
+        self._record = record
+        return True
+
+    def commit(self) -> None:
+        """Commit the records and the epoch."""
+        group, producing = self._connected()
+        if self._exact:
+            producing.commit()
+        else:
+            if self._later is not None:
+                self._write(self._later)
+            if self._record is not None:
+                group.commit(self._record)
+            producing.commit()
+        if self._record is not None:
+            self._committed = self._record.epoch
+        self._later = self._record = None
+
+    def release(self) -> None:
+        """Abort what was not committed."""
+        self._later = self._record = None
+        if self._producing is not None:
+            self._producing.abort()
+
+    def close(self) -> None:
+        """Abort, note what was committed, and let the clients go."""
+        self.release()
+        if self._group is not None and self._committed:
+            self._group.note(self._committed)
+        self._disconnect()
+        self._maker.close()
+
+    # ----------------------------------------------------------------------------------------- records
+
+    def _write(self, rows: StagedEpoch) -> None:
+        group, producing = self._connected()
+        producing.open()
+        if self._partitions is None:
+            self._partitions = group.partitions()
+        partitions = self._partitions or 1
+        partition = {"fixed": 0, "round-robin": -1}.get(self._options.partitioner)
+        for records in self._maker.records(rows, partitions):
+            producing.send(records, partition=partition, partitions=partitions)
+        # What a broker refuses is known while the epoch can still be given up.
+        producing.drain()
+
+    def _connected(self) -> tuple[EpochGroup, Producing]:
+        if self._group is None or self._producing is None:
+            raise InternalError(f"{self.location} is not open")
+        return self._group, self._producing
+
+    def _connect(self) -> None:
+        own = f"{self._job or 'nobody'}-{self._known_as}"
+        group, transactions = f"{_PREFIX}-{own}", f"{self._options.transactional_id_prefix or _PREFIX}-{own}"
+        failures = Failures(self._spec.name, self.location, transactions, group)
+        self._group = EpochGroup(self._options, self._known_as, self._store, failures, group)
+        self._producing = Producing(
+            producer_config(self._options),
+            self._name,
+            failures,
+            transactions=transactions if self._exact else None,
+            delivered=self._options.delivery != "none",
+        )
+
+    def _disconnect(self) -> None:
+        if self._group is not None:
+            self._group.close()
+        if self._producing is not None:
+            self._producing.close()
+        self._group = self._producing = None
