@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, TableEdits, Wording
+from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, TableEdits, Wording
 from sqlstream.connectors.kafka.client import producer_config
 from sqlstream.connectors.kafka.epoch_group import EpochGroup
 from sqlstream.connectors.kafka.failures import Failures
@@ -89,9 +89,16 @@ class Topic:
                     "restore that file from a copy of the state directory, or choose another 'topic'",
                 )
             return None
-        if lock and self._exact:
-            producing.open()
-        return group.record(self._job, lock=lock)
+        if not (lock and self._exact):
+            return group.record(self._job, lock=lock)
+        producing.open()
+        try:
+            return group.record(self._job, lock=True)
+        except LostConnectionError:
+            # Another driver may have a transaction open: then this one is fenced, and is told when it would write.
+            producing.send_offsets(group.offsets(Record(self._job, self._known_as, 0)), group.metadata())
+            producing.abort()
+            raise
 
     def exists(self) -> bool:
         """Whether there is such a topic."""
