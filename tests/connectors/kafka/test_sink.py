@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.staged_rows import INLINE_BYTES, stage
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.kafka.broker import new_broker
 from tests.connectors.kafka.topics import Topics
 
 Row = tuple[Any, ...]
@@ -448,75 +447,3 @@ def test_an_offset_that_kafka_forgot_is_remembered(made: list[Job], tmp_path: Pa
     admin.delete_consumer_groups([group])[group].result(20)
     with pytest.raises(TargetError, match="has epoch 2, but its state is at epoch 3"):  # as was noted last
         job.epoch(come((4, "d")))
-
-
-def test_a_broker_that_is_away(made: list[Job], tmp_path: Path) -> None:
-    broker = new_broker()
-    try:
-        topics = Topics(broker)
-        topic = topics.create()
-        job = new_job(made, tmp_path, topics, topic, properties_delivery_timeout_ms="5000")
-        job.epoch(come((1, "a")))
-        parts = job.prepare(come((2, "b")))
-        broker.kill()
-        broker.start()
-        job.commit(parts)  # the transaction was open
-        job.epoch(come((3, "c")))
-        assert [row["k"] for row in values(topics, topic)] == [1, 2, 3]
-        broker.kill()
-        with pytest.raises(DiagnosticError) as caught:
-            job.epoch(come((4, "d")))
-        assert [d.code for d in caught.value.diagnostics] == ["ENV006"]
-        assert "nothing is lost" in (caught.value.diagnostics[0].help or "")
-        broker.start()
-        job.epoch(come((4, "d")))
-        assert [row["k"] for row in values(topics, topic)] == [1, 2, 3, 4]
-    finally:
-        broker.close()
-
-
-def test_a_user_who_may_not_write(made: list[Job], tmp_path: Path, topics: Topics) -> None:
-    from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-    from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-
-    topic = topics.create()
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:reader",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.ALLOW,
-    )
-    admin = topics.admin
-    admin.create_acls([rule])[rule].result(20)
-    job = new_job(
-        made,
-        tmp_path,
-        topics,
-        topic,
-        properties_security_protocol="SASL_PLAINTEXT",
-        properties_sasl_mechanism="PLAIN",
-    )
-    for password, told in (("reader-not-shown", "allow it"), ("wrong", "properties.sasl")):
-        login = (
-            'org.apache.kafka.common.security.plain.PlainLoginModule required username="reader" '
-            f'password="{password}";'
-        )
-        job.spec = replace(
-            job.spec,
-            options={
-                **job.spec.options,
-                "properties.bootstrap.servers": topics.broker.sasl,
-                "properties.sasl.jaas.config": login,
-            },
-        )
-        job.start()
-        with pytest.raises(DiagnosticError) as caught:
-            job.epoch(come((1, "a")))
-        (found,) = caught.value.diagnostics
-        assert found.code == "ENV006"
-        assert told in (found.help or "")
-        assert password not in str(found)
-    assert topics.records(topic) == []
