@@ -46,7 +46,8 @@ def registry_options(format_: str, *, schema: bool = True) -> tuple[OptionDef, .
     )
     return (
         *((given,) if schema else ()),
-        option("url", "the registry's address, or several with commas", required=True),
+        # A record names its schema by a number, and another registry may know another schema by it.
+        option("url", "the registry's address, or several with commas", required=True, changes_rows=True),
         OptionDef(
             f"{format_}.subject",
             _S,

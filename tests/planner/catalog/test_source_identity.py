@@ -72,6 +72,14 @@ def test_what_cannot_change_the_rows_does_not_count(one: str, other: str) -> Non
     assert identity(columns, one) == identity(columns, other, name="another_name")
 
 
+#: How a schema registry lets one in; which registry it is, its `url`, counts.
+_REGISTRY_ACCESS = (
+    *("basic-auth.credentials-source", "basic-auth.user-info"),
+    *("bearer-auth.credentials-source", "bearer-auth.token"),
+    *("ssl.keystore.location", "ssl.keystore.password", "ssl.truststore.location", "ssl.truststore.password"),
+)
+
+
 def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     """The list of those that don't is here once more, so that none gets there by accident."""
     harmless = {
@@ -90,6 +98,12 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         *(f"properties.ssl.{name}" for name in ("keystore.key", "keystore.password", "truststore.password")),
         "scan.topic-partition-discovery.interval",
         *(option.name for option in LOOKUP_OPTIONS),
+        *(
+            f"{prefix}{format_}.{name}"
+            for format_ in ("avro-confluent", "debezium-avro-confluent", "json-registry", "proto-registry")
+            for prefix in ("", "key.", "value.")
+            for name in _REGISTRY_ACCESS
+        ),
     }
     datagen = REGISTERED.descriptors["datagen"]
     assert next(o for o in datagen.options if o.name == "rows-per-second").changes_rows

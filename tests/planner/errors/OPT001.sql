@@ -1,2 +1,2 @@
-CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 'x');
+CREATE TABLE t (a INT) WITH ('connector' = 'pulsar', 'topics' = 'x');
 SELECT a FROM t;
