@@ -16,14 +16,14 @@ from tests.connectors.kafka.broker import Broker, classpath, java, run_broker
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kafka.md"
-_BLOCK = re.compile(r"^```shell\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ADDRESS = "localhost:9092"
 _TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
-_TIMEOUT_S = 400
+_TIMEOUT_S = 240
 
 
 @pytest.fixture
@@ -36,6 +36,8 @@ def _tools(folder: Path) -> Path:
     bin_ = folder / "bin"
     bin_.mkdir()
     commands = {name: f'"{java()}" -cp "{classpath()}" {main} "$@"' for name, main in _TOOLS.items()}
+    commands["python"] = f'"{sys.executable}" "$@"'
+    commands["python"] = f'"{sys.executable}" "$@"'
     commands["sqlstream"] = f'"{sys.executable}" -m sqlstream "$@"'
     for name, command in commands.items():
         path = bin_ / name
@@ -54,7 +56,7 @@ def test_the_walk_through_is_true(tmp_path: Path, own_broker: Broker) -> None:
         for line in block.splitlines():
             if line.startswith("$ "):
                 steps.append((line[2:].replace(_ADDRESS, own_broker.bootstrap), []))
-            else:
+            elif line:
                 steps[-1][1].append(line)
     marker = "=== step "
     # A step that a signal ended is no failure: the page kills what it started.
@@ -82,7 +84,7 @@ def test_the_walk_through_is_true(tmp_path: Path, own_broker: Broker) -> None:
     for line in done.stdout.splitlines():
         if line.startswith(marker):
             shown.append([])
-        else:
+        elif line:
             shown[-1].append(line)
     assert len(shown) == len(steps), errors.read_text()
     for (command, expected), given in zip(steps, shown, strict=True):
