@@ -36,6 +36,7 @@ class EpochGroup:
         self.name = group
         self._clients: dict[bool, Any] = {}
         self._noted: int | None = None
+        self._said: str | None = None
 
     def metadata(self) -> Any:
         """What a transaction is told of the group."""
@@ -153,10 +154,18 @@ class EpochGroup:
         return str(found[self._topic].result().topic_id)
 
     def _asked(self, ask: Any, *, stable: bool) -> Any:
+        client = self._client(stable=stable)
+        self._said = None
         try:
-            return ask(self._client(stable=stable))
+            return ask(client)
         except confluent_kafka().KafkaException as error:
-            raise self._failures.of(error) from error
+            # The error is that nobody answered; why (a password, say) the client tells beside it, once it is polled.
+            with suppress(Exception):
+                client.poll(0)
+            raise self._failures.of(error, said=self._said) from error
+
+    def _on_error(self, error: Any) -> None:
+        self._said = error.str()
 
     def _client(self, *, stable: bool) -> Any:
         if stable not in self._clients:
@@ -166,6 +175,7 @@ class EpochGroup:
                 "isolation.level": "read_committed" if stable else "read_uncommitted",
                 "allow.auto.create.topics": "false",
                 "log_level": "0",
+                "error_cb": self._on_error,
             }
             self._clients[stable] = made(confluent_kafka().Consumer, config)
         return self._clients[stable]

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -447,3 +447,50 @@ def test_an_offset_that_kafka_forgot_is_remembered(made: list[Job], tmp_path: Pa
     admin.delete_consumer_groups([group])[group].result(20)
     with pytest.raises(TargetError, match="has epoch 2, but its state is at epoch 3"):  # as was noted last
         job.epoch(come((4, "d")))
+
+
+def test_a_user_who_may_not_write(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+    from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+    from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+    topic = topics.create()
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:reader",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    admin = topics.admin
+    admin.create_acls([rule])[rule].result(20)
+    job = new_job(
+        made,
+        tmp_path,
+        topics,
+        topic,
+        properties_security_protocol="SASL_PLAINTEXT",
+        properties_sasl_mechanism="PLAIN",
+    )
+    for password, told in (("reader-not-shown", "allow it"), ("wrong", "properties.sasl")):
+        login = (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required username="reader" '
+            f'password="{password}";'
+        )
+        job.spec = replace(
+            job.spec,
+            options={
+                **job.spec.options,
+                "properties.bootstrap.servers": topics.broker.sasl,
+                "properties.sasl.jaas.config": login,
+            },
+        )
+        job.start()
+        with pytest.raises(DiagnosticError) as caught:
+            job.epoch(come((1, "a")))
+        (found,) = caught.value.diagnostics
+        assert found.code == "ENV006"
+        assert told in (found.help or "")
+        assert password not in str(found)
+    assert topics.records(topic) == []
