@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from sqlstream.connectors.kafka.positions import Part
+from sqlstream.connectors.api import Split
+from sqlstream.connectors.kafka.positions import Offsets, Part, lane
 
 #: A range of fewer records is not worth a task of its own.
 _FEWEST = 20_000
@@ -41,3 +42,18 @@ def pieces(begin: int, end: int, total: int, tasks: int) -> list[tuple[int, int]
     number = max(1, min(round(tasks * count / total), count // _FEWEST))
     bounds = [begin + count * i // number for i in range(number + 1)]
     return list(pairwise(bounds))
+
+
+def splits_of(table: str, start: Offsets, counts: Mapping[Part, int], tasks: int) -> tuple[Split, ...]:
+    """The splits of an epoch that reads `counts` offsets of each partition, from `start` on, with so many tasks."""
+    total = sum(counts.values())
+    return tuple(
+        Split(
+            table,
+            {"topic": part[0], "partition": part[1], "from": begin, "to": end},
+            end - begin,
+            lane=lane(part),
+        )
+        for part, count in sorted(counts.items())
+        for begin, end in pieces(start[part], start[part] + count, total, max(tasks, 1))
+    )

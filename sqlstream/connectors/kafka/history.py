@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream.connectors.api import Limits, Position, SourcePlan, Split
+from sqlstream.connectors.api import Limits, Position, SourcePlan
 from sqlstream.connectors.kafka.cluster import Cluster
-from sqlstream.connectors.kafka.cutting import allotted, pieces
+from sqlstream.connectors.kafka.cutting import allotted, splits_of
 from sqlstream.connectors.kafka.positions import KafkaPosition, lane
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -66,22 +66,12 @@ class KafkaHistory:
         at = KafkaPosition.from_json(position)
         waiting = {part: end - at.next[part] for part, end in self._end.next.items()}
         counts = allotted(waiting, limits.rows)
-        total = sum(counts.values())
-        splits = [
-            Split(
-                self._table,
-                {"topic": part[0], "partition": part[1], "from": begin, "to": end},
-                end - begin,
-                lane=lane(part),
-            )
-            for part, count in sorted(counts.items())
-            for begin, end in pieces(at.next[part], at.next[part] + count, total, max(limits.tasks, 1))
-        ]
+        splits = splits_of(self._table, at.next, counts, limits.tasks)
         following = {part: offset + counts.get(part, 0) for part, offset in at.next.items()}
         ended = following == dict(self._end.next)
         lanes = tuple(lane(part) for part in sorted(following))
         following_position = self._end if ended else replace(self._end, next=following)
-        return SourcePlan(tuple(splits), following_position.to_json(), ended, lanes=lanes)
+        return SourcePlan(splits, following_position.to_json(), ended, lanes=lanes)
 
     def lag(self, position: Position) -> int | None:
         """The offsets that are left."""

@@ -14,7 +14,6 @@ from sqlstream.connectors.api import (
     Position,
     Rereadable,
     SourcePlan,
-    Split,
 )
 from sqlstream.connectors.capabilities import (
     Acknowledging,
@@ -26,7 +25,7 @@ from sqlstream.connectors.capabilities import (
 )
 from sqlstream.connectors.kafka import losses
 from sqlstream.connectors.kafka.cluster import Cluster
-from sqlstream.connectors.kafka.cutting import allotted, pieces
+from sqlstream.connectors.kafka.cutting import allotted, splits_of
 from sqlstream.connectors.kafka.history import KafkaHistory
 from sqlstream.connectors.kafka.options import KafkaOptions, Where
 from sqlstream.connectors.kafka.positions import KafkaPosition, Part, lane
@@ -109,13 +108,7 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         waiting = {part: ends[part] - offset for part, offset in at.next.items() if ends[part] > offset}
         counts = allotted(waiting, limits.rows)
         tasks = self._options.scan_parallelism or limits.tasks
-        splits = tuple(
-            self._split(part, begin, end)
-            for part, count in sorted(counts.items())
-            for begin, end in pieces(
-                at.next[part], at.next[part] + count, sum(counts.values()), max(tasks, 1)
-            )
-        )
+        splits = splits_of(self._spec.name, at.next, counts, tasks)
         if splits:
             self._busy_at = self._clock()
         following = {part: offset + counts.get(part, 0) for part, offset in at.next.items()}
@@ -200,10 +193,6 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
     @property
     def _taken(self) -> str:
         return f"{self._folder}/cluster"
-
-    def _split(self, part: Part, begin: int, end: int) -> Split:
-        payload = {"topic": part[0], "partition": part[1], "from": begin, "to": end}
-        return Split(self._spec.name, payload, end - begin, lane=lane(part))
 
     def _decided_end(self, parts: Sequence[Part]) -> dict[Part, int]:
         if self._end is None:
