@@ -1,3 +1,4 @@
+-- golden: none
 -- Orders of one topic and their payments of another, within ten minutes of each other: what was paid per minute and
 -- country goes to a topic, what each customer has paid to a table. docs/kafka.md walks through it.
 

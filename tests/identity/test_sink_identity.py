@@ -169,6 +169,14 @@ def test_what_rows_are_to_readers(query: str, sink: str, holds: Holds, lasting: 
     assert (found.holds, found.lasting) == (holds, lasting)
 
 
+#: Who asks a schema registry, and by which certificates: not which schema is there.
+_HOW_A_REGISTRY_IS_REACHED = (
+    *(f"basic-auth.{name}" for name in ("credentials-source", "user-info")),
+    *(f"bearer-auth.{name}" for name in ("credentials-source", "token")),
+    *(f"ssl.{store}.{name}" for store in ("keystore", "truststore") for name in ("location", "password")),
+)
+
+
 def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     """The list of those that don't is here once more, so that none gets there by accident."""
     harmless = {
@@ -185,6 +193,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         "partition.time-extractor.timestamp-pattern",
         "print-identifier",
         "properties.*",
+        "properties.bootstrap.servers",
         *(f"properties.{name}" for name in ("sasl.jaas.config", "sasl.password", "ssl.key.password")),
         *(f"properties.ssl.{name}" for name in ("keystore.key", "keystore.password", "truststore.password")),
         "sink.buffer-flush.interval",
@@ -201,6 +210,12 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         "sink.rolling-policy.rollover-interval",
         "sink.transactional-id-prefix",
         "standard-error",
+        *(
+            f"{prefix}{format_}.{name}"
+            for prefix in ("", "key.", "value.")
+            for format_ in ("avro-confluent", "debezium-avro-confluent", "json-registry", "proto-registry")
+            for name in _HOW_A_REGISTRY_IS_REACHED
+        ),
     }
     assert {d.name for d in REGISTERED.descriptors if d.sink.tells_epochs} == {"duckdb", "postgres"}
 

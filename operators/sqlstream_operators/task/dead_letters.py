@@ -205,10 +205,10 @@ def digest(content: BinaryIO) -> str:
 
 
 def _text(name: str, value: str | bytes | None) -> dict[str, Any]:
-    """A value as text; bytes that are none are also given whole.
+    r"""A value as text; bytes that are none are also given whole.
 
     >>> _text("row", b"caf\xc3\xa9"), _text("row", b"a\xff")
-    ({'row': 'café'}, {'row': 'a\\\\xff', 'row_base64': 'Yf8='})
+    ({'row': 'café'}, {'row': 'a\\xff', 'row_base64': 'Yf8='})
     """
     if not isinstance(value, bytes):
         return {name: value}
