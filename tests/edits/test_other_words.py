@@ -182,6 +182,23 @@ QUERIES = [
         "SELECT k, v FROM bid UNION SELECT v, k FROM bid WHERE w > 1",
         "SELECT v, k FROM bid WHERE w > 1 UNION SELECT k, v FROM bid",
     ),
+    # Both branches are of the same rows.
+    ("SELECT k FROM bid UNION SELECT v FROM bid", "SELECT v FROM bid UNION SELECT k FROM bid"),
+    ("SELECT k, v FROM bid UNION SELECT v, 7 FROM bid", "SELECT v, 7 FROM bid UNION SELECT k, v FROM bid"),
+    (
+        _summed("SELECT k, v FROM bid UNION ALL SELECT v, k FROM bid UNION ALL SELECT v, w FROM bid"),
+        _summed(
+            "SELECT v AS k, w AS v FROM bid UNION ALL SELECT v, k FROM bid UNION ALL SELECT k, v FROM bid"
+        ),
+    ),
+    (
+        _summed("SELECT k, v FROM bid UNION ALL SELECT v, k FROM bid"),
+        _summed("SELECT v AS k, k AS v FROM bid UNION ALL SELECT k, v FROM bid"),
+    ),
+    (
+        _summed("SELECT k, v FROM bid WHERE w > 1 UNION ALL SELECT v, k FROM bid WHERE w > 1"),
+        _summed("SELECT v AS k, k AS v FROM bid WHERE w >= 2 UNION ALL SELECT k, v FROM bid WHERE w >= 2"),
+    ),
     (
         "SELECT k FROM bid INTERSECT SELECT v FROM bid WHERE w > 1",
         "SELECT v FROM bid WHERE w > 1 INTERSECT SELECT k FROM bid",
@@ -311,6 +328,19 @@ OTHERWISE = [
     (
         _summed("SELECT k, v FROM bid UNION ALL SELECT v, k FROM bid"),
         _summed("SELECT k, k AS v FROM bid UNION ALL SELECT v, v FROM bid"),
+    ),
+    # Branches of the same rows are exchanged in one column only.
+    (
+        _summed("SELECT k, v FROM bid UNION ALL SELECT v, w FROM bid"),
+        _summed("SELECT v AS k, v FROM bid UNION ALL SELECT k, w FROM bid"),
+    ),
+    (
+        "SELECT k, v FROM bid UNION SELECT v, 7 FROM bid",
+        "SELECT v AS k, v FROM bid UNION SELECT k, 7 FROM bid",
+    ),
+    (
+        _counted(_listed("SELECT k, v FROM bid UNION ALL SELECT v, k FROM bid")),
+        _counted(_listed("SELECT v AS k, k AS v FROM bid UNION ALL SELECT k, v FROM bid")),
     ),
 ]
 

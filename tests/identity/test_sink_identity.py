@@ -89,6 +89,12 @@ OTHER_WORDS = [
         "SELECT v AS k FROM t UNION ALL SELECT k FROM t WHERE v >= 5",
     ),
     ("SELECT k FROM t INTERSECT SELECT v FROM t", "SELECT v AS k FROM t INTERSECT SELECT k FROM t"),
+    ("SELECT k FROM t UNION SELECT v FROM t", "SELECT v AS k FROM t UNION SELECT k FROM t"),
+    ("SELECT k, v FROM t UNION SELECT v, k FROM t", "SELECT v AS k, k AS v FROM t UNION SELECT k, v FROM t"),
+    (
+        "SELECT k, MAX(v) AS n FROM (SELECT k, v FROM t UNION ALL SELECT v, k FROM t) GROUP BY k",
+        "SELECT k, MAX(v) AS n FROM (SELECT v AS k, k AS v FROM t UNION ALL SELECT k, v FROM t) GROUP BY k",
+    ),
 ]
 OTHER_ANSWERS = [
     ("SELECT k, v FROM t WHERE v > 4", "SELECT k, v FROM t WHERE v >= 4"),
@@ -100,6 +106,7 @@ OTHER_ANSWERS = [
         "SELECT k, v FROM t UNION ALL SELECT v, k FROM t WHERE b",
         "SELECT k, v FROM t WHERE b UNION ALL SELECT v, k FROM t",
     ),
+    ("SELECT k, v FROM t UNION SELECT v, 7 FROM t", "SELECT v AS k, v FROM t UNION SELECT k, 7 FROM t"),
 ]
 
 

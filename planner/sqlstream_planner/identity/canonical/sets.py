@@ -22,6 +22,8 @@ _IN_ANY_ORDER = frozenset(
 _AGGREGATES = frozenset(
     {"count", "sum", "min", "max", "avg", "count_if", "count_if_not", "bool_and", "bool_or"}
 )
+#: What says which rows there are and by which keys.
+_DECIDING = frozenset({"groups", "filter", "conditions", "set"})
 #: The order of the branches, by how many there are.
 Orders = Mapping[int, tuple[int, ...]]
 
@@ -29,17 +31,32 @@ Orders = Mapping[int, tuple[int, ...]]
 def branch_orders(roots: Iterable[Form], spelled: Callable[[Form], Form]) -> Orders:
     """In which order the branches of a UNION ALL or INTERSECT are put; nothing where that can't be told.
 
-    A column says what it is in each branch, and not of which set operation: so only one may be there, and its branches
-    must differ. Nor where something depends on the order in which rows came.
+    A column says what it is in each branch, and not of which set operation: so only one may be there. Nor where something
+    depends on the order in which rows came. Whatever the order, it is that of the rows and of all columns, so that it
+    changes nothing of what they mean together: equal branches are told apart by their columns, first by those that decide
+    which rows there are, as they are in states that keep other values too.
     """
     forms = list(walk(*roots))
     found = [f for f in forms if f.op in _SET_OPERATIONS]
     if len(found) != 1 or found[0].op == "except" or not all(map(_is_in_any_order, forms)):
         return {}
     branches = [spelled(a).digest for a in found[0].args if isinstance(a, Form)]
-    if len(set(branches)) != len(branches):
-        return {}
-    return {len(branches): tuple(sorted(range(len(branches)), key=branches.__getitem__))}
+    deciding = list(walk(*(f for f in forms if f.op in _DECIDING)))
+    given = list(walk(*(f for f in forms if f.op == "columns")))  # in an order that says what is where
+    d, a, g = (_by_branch(fs, len(branches), spelled) for fs in (deciding, forms, given))
+    keys = [(branch, sorted(d[n]), sorted(a[n]), g[n]) for n, branch in enumerate(branches)]
+    return {len(branches): tuple(sorted(range(len(branches)), key=keys.__getitem__))}
+
+
+def _by_branch(forms: Iterable[Form], count: int, spelled: Callable[[Form], Form]) -> list[list[str]]:
+    """What the columns of a set operation are in each of its branches."""
+    found: list[list[str]] = [[] for _ in range(count)]
+    for each in forms:
+        parts = [a for a in each.args if isinstance(a, Form)] if each.op == "either" else []
+        if len(parts) == count:
+            for branch, part in zip(found, parts, strict=True):
+                branch.append(spelled(part).digest)
+    return found
 
 
 def _is_in_any_order(found: Form) -> bool:
