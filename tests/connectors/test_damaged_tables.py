@@ -91,7 +91,7 @@ def begin(table: Table, kind: str) -> str:
     return text
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_damage_has_a_way_out(table: Table, kind: str, damage: str) -> None:

@@ -106,6 +106,7 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("edit", ALTERED)
+@pytest.mark.sampled(3)
 def test_a_table_that_is_kept_up_to_date_is_altered_with_consent(table: Table, edit: str) -> None:
     columns, key, query = ALTERED[edit]
     job = table.job
@@ -226,6 +227,7 @@ def test_a_table_that_is_appended_to_gets_columns(table: Table, point: str | Non
     assert table.rows("k, n, s") == Counter([*first, (7, 24, "x"), (None, None, "y")])
 
 
+@pytest.mark.sampled(2)
 def test_a_wider_column_of_a_table_that_is_appended_to(table: Table) -> None:
     job = table.job
     job.run(table.text("SELECT k, CAST(v AS INT) FROM t", "k INT, n INT", ""))
@@ -278,6 +280,7 @@ def test_rows_that_are_given_once_are_replaced_with_consent(
         ("k INT, n BIGINT", "", "SELECT k, v + 1 FROM t"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_table_of_first_rows_is_altered_with_consent(
     table: Table, columns: str, key: str, query: str
 ) -> None:
@@ -309,6 +312,7 @@ WITHOUT_CONSENT = {
 
 
 @pytest.mark.parametrize("edit", WITHOUT_CONSENT)
+@pytest.mark.sampled(2)
 def test_an_answer_is_given_anew_without_consent_where_no_column_changes(table: Table, edit: str) -> None:
     job = table.job
     was, now = (
@@ -470,6 +474,7 @@ def test_windows_that_have_closed_are_given_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["DELETE FROM o", "DROP TABLE o"])
 @pytest.mark.parametrize("point", [None, *POINTS])
+@pytest.mark.sampled(3)
 def test_a_table_that_was_emptied_is_given_its_answer_again(
     table: Table, how: str, point: str | None
 ) -> None:

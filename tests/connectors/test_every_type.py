@@ -155,6 +155,7 @@ FLOATS = {
     "format_", ["json", "changelog-json", "debezium-json", "json.encode.ignore-null-fields"]
 )
 @pytest.mark.parametrize("value", FLOATS)
+@pytest.mark.sampled(2)
 def test_what_is_not_finite_is_json_and_is_read_back(value: str, format_: str, tmp_path: Path) -> None:
     options = "'connector' = 'filesystem', 'path' = 'out', 'format' = "
     options += f"'{format_}'" if "." not in format_ else f"'json', '{format_}' = 'true'"
@@ -195,6 +196,7 @@ def test_json(name: str, format_: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
+@pytest.mark.sampled(2)
 def test_duckdb(name: str, tmp_path: Path) -> None:
     _written(tmp_path, VALUES[name], "'connector' = 'duckdb', 'path' = 'out.duckdb', 'table-name' = 'out'")
     with duckdb.connect(str(tmp_path / "out.duckdb")) as con:

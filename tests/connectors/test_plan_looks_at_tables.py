@@ -212,6 +212,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("read", ["partly", "wholly"])
+@pytest.mark.sampled(2)
 def test_a_file_that_was_read_is_another_now(
     tmp_path: Path, change: str, read: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,6 +96,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("point", ["planned", "run", "prepared", "published", "committed"])
 @pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.sampled(2)
 def test_a_run_outlives_its_database(tmp_path: Path, server: Stoppable, point: str, watched: bool) -> None:
     job = Job(tmp_path, server, watched)
     stop = StopFlag()

@@ -142,6 +142,7 @@ POINTS = ("planned", "run", "prepared", "published", "committed", "collected")
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("epoch", [1, 4])
+@pytest.mark.sampled(2)
 def test_the_disk_of_the_state_directory(tmp_path: Path, disk: Disk, point: str, epoch: int) -> None:
     job = Job(tmp_path, disk.folder / "state", tmp_path / "cache", tmp_path / "out")
     error = refused(job, faults=full_at(disk, point, epoch))
@@ -154,6 +155,7 @@ def test_the_disk_of_the_state_directory(tmp_path: Path, disk: Disk, point: str,
 
 @pytest.mark.parametrize("to", ["filesystem", "duckdb"])
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.sampled(2)
 def test_the_disk_of_a_sink(tmp_path: Path, disk: Disk, point: str, to: str) -> None:
     (disk.folder / "out").mkdir()
     job = Job(tmp_path, tmp_path / "state", tmp_path / "cache", disk.folder / "out", to)

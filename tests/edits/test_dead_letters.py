@@ -111,6 +111,7 @@ ROWS = [("a", 1, 1), ("a", 40_000, 2), ("b", 3_000_000_000, 300), ("b", 200, 70_
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.sampled(4)
 def test_a_type_is_widened_because_rows_overflowed_it(query: str, format_: str, tmp_path: Path) -> None:
     write(tmp_path, "0", ROWS, format_)
     v, w = ("SMALLINT", "TINYINT"), ("BIGINT", "BIGINT")
@@ -196,6 +197,7 @@ def test_two_tables_of_one_source_that_read_other_columns(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.sampled(3)
 def test_chains_of_edits_over_rows_that_can_not_all_be_read(seed: int, tmp_path: Path) -> None:
     random_ = random.Random(seed)
     format_ = random_.choice(FORMATS)

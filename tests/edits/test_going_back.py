@@ -70,6 +70,7 @@ def test_nothing_is_left_of_backfills_that_were_adopted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["backfilled", "adapted", "prepared", "published"])
+@pytest.mark.sampled(2)
 def test_killed_on_the_way_back(point: str, tmp_path: Path) -> None:
     (tmp_path / "input").mkdir()
     (tmp_path / "input/0.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))

@@ -89,6 +89,7 @@ ROLLED_UP = {
 @pytest.mark.parametrize("name", ROLLED_UP)
 @settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(st.data())
+@pytest.mark.sampled(4)
 def test_new_groups_are_made_of_old_ones(name: str, format_: str, draw: st.DataObject) -> None:
     old, new = (planned(query, format_) for query in ROLLED_UP[name])
     [edit] = assert_derived(old, new, draw.draw(data(format_)))

@@ -85,7 +85,7 @@ def cases() -> list[Any]:
     return made
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("edit", "kind", "cut"), cases())
 def test_an_edit_gives_what_the_new_query_gives_over_everything(
     tmp_path: Path, edit: Edit, kind: str, cut: int

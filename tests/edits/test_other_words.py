@@ -246,6 +246,7 @@ def test_conditions_in_other_words_keep_the_state(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [*QUERIES, *APPENDED])
+@pytest.mark.sampled(2)
 def test_queries_in_other_words_go_on(one: str, other: str) -> None:
     for format_ in (APPEND,) if (one, other) in APPENDED else (APPEND, CHANGES):
         old, new = planned(one, format_), planned(other, format_)

@@ -48,6 +48,7 @@ TIMES = {
 
 @FORMATS
 @pytest.mark.parametrize("name", TIMES)
+@pytest.mark.sampled(2)
 def test_coarser_times_follow_from_finer_ones(name: str, format_: str) -> None:
     old, new = (planned(query, format_) for query in TIMES[name])
     for seed in seeds(2):
@@ -198,6 +199,7 @@ VALUES = {
 
 @pytest.mark.parametrize("keys", ["k", "k % 2", ""])
 @pytest.mark.parametrize("name", VALUES)
+@pytest.mark.sampled(3)
 def test_values_one_by_one_in_other_words(name: str, keys: str) -> None:
     was, now = VALUES[name]
     by = f" GROUP BY {keys}" if keys else ""
@@ -227,6 +229,7 @@ def test_values_one_by_one_that_are_others(was: str, now: str) -> None:
 
 @FORMATS
 @pytest.mark.parametrize("name", DISTINCT)
+@pytest.mark.sampled(4)
 def test_distinct_values_that_are_known(name: str, format_: str) -> None:
     old, new = (planned(query, format_) for query in DISTINCT[name])
     for seed in seeds(2):

@@ -111,7 +111,7 @@ class Job:
         return sum(found.values())
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("name", [*EDITS, *DROPPED])
 def test_nothing_was_forgotten(name: str, life: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.examples import seeds
 
 @pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.sampled(3)
 def test_a_chain(name: str, seed: int, tmp_path: Path) -> None:
     found = Found()
     chain(WORLDS[name], seed, tmp_path, found)

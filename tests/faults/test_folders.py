@@ -114,6 +114,7 @@ def test_what_a_source_would_read_of_its_own_pipeline(
         sql(options=", 'source.path.regex-pattern' = '.*csv'", sink="in/out"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_neighbours_are_no_loop(tmp_path: Path, text: str) -> None:
     pipeline(tmp_path, text)
     for expected in ("done", "nothing new"):

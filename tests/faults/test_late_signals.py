@@ -21,6 +21,7 @@ main()
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(("file", "code"), [("p.sql", 0), ("none.sql", 2)])
+@pytest.mark.sampled(2)
 def test_the_exit_code_is_the_commands(tmp_path: Path, number: signal.Signals, file: str, code: int) -> None:
     pipeline(tmp_path)
     done = subprocess.run(

@@ -99,6 +99,7 @@ def _write(path: Path, format_: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("what", [".sqlstream/p", ".sqlstream/p/epochs", "out"])
+@pytest.mark.sampled(4)
 def test_state_and_sink(tmp_path: Path, what: str) -> None:
     pipeline(tmp_path, FILES)
     assert run(tmp_path).returncode == 0

@@ -51,6 +51,7 @@ def test_a_key_has_one_row(tmp_path: Path, sink: str) -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.sampled(2)
 def test_rows_without_a_key_stand_as_often_as_they_are_there(tmp_path: Path, sink: str) -> None:
     text = f"""
         CREATE TABLE out (v BIGINT) WITH ({SINKS[sink]});

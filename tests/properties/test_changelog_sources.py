@@ -211,6 +211,7 @@ def test_the_referee_knows_which_rows_are_there(
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.sampled(2)
 def test_state_is_empty_once_all_rows_are_deleted(query: str, tmp_path: Path) -> None:
     rows = [{"id": n, "g": "ab"[n % 2], "v": n % 3} for n in range(1, 9)]
     made = [("+I", row) for row in rows] + [("-D", row) for row in reversed(rows)]

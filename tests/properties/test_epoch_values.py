@@ -220,6 +220,7 @@ POINTS: tuple[Point, ...] = ("planned", "run", "prepared", "published", "committ
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.sampled(2)
 def test_a_replay_gives_the_same(tmp_path: Path, point: Point) -> None:
     """The run ends at a step of its second epoch, and it is another time when it goes on."""
     queries = [RANDOM[0], *list(CHANGING)[:1]]

@@ -112,7 +112,7 @@ def row(random_: random.Random, i: int) -> dict[str, Any]:
     return {"k": random_.randint(0, 1), "s": random_.choice("ab"), "x": x, "i": i}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", FROM)
 @pytest.mark.parametrize("query", QUERIES)
 def test_runs_and_edits(query: str, kind: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def fork(
         assert_same(own.folded("out"), batch(folder, planned, data))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_fork_has_the_whole_answer(name: str, tmp_path: Path) -> None:
     after = 1 + len(name) % 3

@@ -119,6 +119,7 @@ DATA[20] = DATA[19]
 
 
 @pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.sampled(2)
 def test_every_row_is_given_once(tmp_path: Path, name: str) -> None:
     planned = plan(tmp_path / "plan", QUERIES[name], DATA)
     assert [s.changelog for s in planned.physical.sinks] == [
@@ -158,6 +159,7 @@ def test_late_rows_are_left_out(name: str, data: Rows, size: int, shards: int) -
 
 
 @pytest.mark.parametrize("name", ["of everything kind", "in windows", "numbers"])
+@pytest.mark.sampled(2)
 def test_runs_that_are_rescaled(name: str, tmp_path: Path) -> None:
     layouts = [(2, 128), (3, 64), (4, 5)]
     data = [r for r in DATA if r["ts"] is not None]

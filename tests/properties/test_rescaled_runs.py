@@ -131,6 +131,7 @@ def test_random_queries(
 
 @pytest.mark.parametrize("layout", [(2, 64), (3, 128), (4, 4)])
 @pytest.mark.parametrize("name", ["count by key", "distinct aggregates", "top 2", "arrays", "global"])
+@pytest.mark.sampled(2)
 def test_a_fork_may_be_laid_out_otherwise(name: str, layout: Layout, tmp_path: Path) -> None:
     planned = plan(tmp_path, QUERIES[name], ROWS)
     assert not missing_answers(planned.physical, "out")

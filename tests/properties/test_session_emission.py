@@ -277,6 +277,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", EARLY)
+@pytest.mark.sampled(2)
 def test_early_results_are_the_batch_over_the_rows_so_far(name: str, tmp_path: Path) -> None:
     table = TABLE.replace("'3' SECOND", "'90' SECOND")  # nothing is late
     with mock.patch.object(updating, "TABLE", table):

@@ -83,7 +83,7 @@ def goes_on(folder: Path, old: Planned, new: Planned, cut: int) -> None:
     assert told == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("format_", ["json", "parquet", "changelog-json"])

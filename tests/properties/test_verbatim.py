@@ -261,6 +261,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.sampled(4)
 def test_rows_are_those_of_duckdb(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.connectors.exactly_once.target import LostConnectionError
 from sqlstream.connectors.kafka.client import confluent_kafka, made
 from sqlstream.connectors.kafka.failures import Failures
 from sqlstream.connectors.kafka.records import Records
@@ -25,6 +27,8 @@ _AT_ONCE = 10_000
 _LOOKS, _LOOK_S = 12, 0.25
 #: How long a broker may take to answer about a transaction, seconds; then the connection counts as lost.
 PATIENCE_S = 30.0
+#: How much longer a call may take than it was told, seconds.
+_BEYOND_S = 5.0
 #: A transaction's time, ms, as long as brokers allow by default; the shorter ones are for those that don't.
 _TIMEOUTS_MS = (900_000, 300_000, 60_000)
 
@@ -158,7 +162,7 @@ class Producing:
             return
         try:
             self._again(lambda: self._producer.abort_transaction(PATIENCE_S))
-        except confluent_kafka().KafkaException:
+        except (confluent_kafka().KafkaException, LostConnectionError):
             self._producer = None
 
     def close(self) -> None:
@@ -187,6 +191,7 @@ class Producing:
             "on_delivery": self._on_delivery,
             "error_cb": self._on_error,
             "logger": _SILENT,
+            "log_level": "2",  # some lines pass by the logger when a process ends
         }
         return made(confluent_kafka().Producer, config)
 
@@ -252,13 +257,38 @@ class Producing:
         deadline = self._clock() + PATIENCE_S
         while True:
             try:
-                call()
+                self._answered(call)
             except confluent_kafka().KafkaException as error:
                 if not error.args[0].retriable() or self._clock() >= deadline:
                     raise
                 time.sleep(0.1)
             else:
                 return
+
+    def _answered(self, call: Callable[[], object]) -> None:
+        """A call that is given the client's own time to answer, and a little more; then the producer is given up.
+
+        librdkafka 2.x forgets its timeouts where it waits for a group's coordinator while a broker starts again: a
+        call of `send_offsets_to_transaction` with 30 s came back after ten minutes, when the broker closed an idle
+        connection. The next producer ends what this one had open, and reads whether it was committed.
+        """
+        failed: list[BaseException] = []
+        done = threading.Event()
+
+        def ask() -> None:
+            try:
+                call()
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=ask, name="sqlstream-kafka", daemon=True).start()
+        if not done.wait(PATIENCE_S + _BEYOND_S):
+            self._producer, self._began = None, None
+            raise LostConnectionError(f"no answer from the client in {PATIENCE_S + _BEYOND_S:.0f} s")
+        if failed:
+            raise failed[0]
 
     def _error(self, error: Any) -> Exception:
         """What an error means; a transaction that was open for too long looks like one that was taken away."""

@@ -194,6 +194,7 @@ def test_after_every_epoch_the_fold_is_the_batch_answer(
 @pytest.mark.parametrize("multisets", [(), (LOWS,), (HIGHS,), (ALL,)], ids=["none", "first", "last", "all"])
 @settings(max_examples=examples(2))
 @given(histories(), st.randoms(use_true_random=False))
+@pytest.mark.sampled(2)
 def test_each_kind_of_state_alone(
     multisets: tuple[MultisetSpec, ...], epochs: list[list[Change]], chance: random.Random
 ) -> None:

@@ -162,6 +162,7 @@ CORNERS = [
 
 
 @pytest.mark.parametrize("setting", ["append-only", "retracting"])
+@pytest.mark.sampled(4)
 def test_values_without_a_type_of_their_own(setting: str, tmp_path: Path) -> None:
     of_null = [f"{f.name}(NULL)" for f in WRITTEN]
     known = [call for call in of_null if not _mistakes(SETTINGS[setting].format(f"{call} AS z"))]
@@ -171,6 +172,7 @@ def test_values_without_a_type_of_their_own(setting: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("function", WRITTEN, ids=lambda function: function.name)
+@pytest.mark.sampled(3)
 def test_what_a_function_can_be_derived_from(function: AggregateFunction) -> None:
     """Exactly the functions whose accumulators hold all that this one's do are listed, one by one or together."""
     mine = [form for form in _meanings(function.name) if form]

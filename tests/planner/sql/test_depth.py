@@ -85,6 +85,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("name", NESTED)
+@pytest.mark.sampled(4)
 def test_calls_in_calls_grow_as_they_are_written(name: str) -> None:
     before, middle, behind = NESTED[name]
 

@@ -1,0 +1,22 @@
+-- Nexmark q12 on event time, topic to topic: bids per bidder in 10 s tumbling windows.
+{% include 'bid.sql' %}
+
+CREATE TABLE counted (
+  bidder BIGINT,
+  bids BIGINT,
+  window_start TIMESTAMP(3),
+  window_end TIMESTAMP(3)
+) WITH (
+  'connector' = 'kafka',
+  'topic' = '{{ var('sink') }}',
+  'properties.bootstrap.servers' = '{{ var('brokers') }}',
+  'format' = 'json',
+  'sink.delivery-guarantee' = 'exactly-once',
+  'sink.transactional-id-prefix' = '{{ var('sink') }}',
+  'properties.transaction.timeout.ms' = '600000'
+);
+
+INSERT INTO counted
+SELECT bidder, COUNT(*) AS bids, window_start, window_end
+FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND))
+GROUP BY bidder, window_start, window_end;

@@ -1,0 +1,63 @@
+"""A producer whose client does not answer is given up within a bound, and the next one takes its place."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from sqlstream.connectors.exactly_once.target import LostConnectionError
+from sqlstream.connectors.kafka import producing
+from sqlstream.connectors.kafka.failures import Failures
+from sqlstream.connectors.kafka.producing import Producing
+
+
+class _Silent:
+    """A client that is asked and does not come back, as librdkafka did for ten minutes after a broker was killed."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        self.released.wait(20)
+
+    commit_transaction = abort_transaction = send_offsets_to_transaction
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(producing, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(producing, "_BEYOND_S", 0.05)
+    client = _Silent()
+    monkeypatch.setattr(Producing, "_made", lambda *_: client)
+    monkeypatch.setattr(_Silent, "init_transactions", lambda *_: None, raising=False)
+    yield client
+    client.released.set()
+
+
+def _producing() -> Producing:
+    found = Producing({}, "t", Failures("t", "topic t", "transactions", "group"), transactions="transactions")
+    found.open()
+    return found
+
+
+def test_a_client_that_does_not_answer_is_given_up(silent: Any) -> None:
+    found = _producing()
+    with pytest.raises(LostConnectionError, match="no answer"):
+        found.send_offsets([], None)
+    assert not found.is_open
+    assert not found.in_transaction
+    found.abort()
+    found.open()
+    assert found.is_open, "the next producer"
+
+
+def test_giving_up_a_transaction_does_not_wait_for_it(silent: Any) -> None:
+    found = _producing()
+    found._begin()
+    found.abort()
+    assert not found.is_open
