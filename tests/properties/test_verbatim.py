@@ -31,6 +31,9 @@ QUERIES = [
     "SELECT STRING_AGG(s, '-' ORDER BY x DESC) AS m, GROUP_CONCAT(s ORDER BY x) AS n FROM t",
     "SELECT ARRAY_AGG(v ORDER BY x DESC) AS m, LIST(v ORDER BY v NULLS FIRST, x DESC) AS n FROM t",
     "SELECT STRING_AGG(DISTINCT s, '-' ORDER BY s DESC) AS m, ARRAY_AGG(DISTINCT v ORDER BY v DESC) AS n FROM t",
+    "SELECT STRING_AGG(DISTINCT s, '-' ORDER BY LENGTH(s) DESC, s) AS m, ARRAY_AGG(DISTINCT v ORDER BY v % 2, -v) AS n, "
+    "ARRAY_AGG(DISTINCT v + k ORDER BY -(v + k)) AS o, ARRAY_AGG(DISTINCT s ORDER BY UPPER(s) NULLS FIRST, s) AS p FROM t",
+    "SELECT k, FIRST(DISTINCT v ORDER BY -v) AS m, LAST(DISTINCT s ORDER BY LENGTH(s), s) AS n FROM t GROUP BY k",
     "SELECT SUM(v ORDER BY x), MAX(v ORDER BY x DESC), COUNT(v ORDER BY x), MEDIAN(s ORDER BY s DESC) FROM t",
     # ORDER BY of SELECT DISTINCT: what is computed of its items, however they are written.
     "SELECT DISTINCT r.F FROM t ORDER BY r.f DESC NULLS LAST LIMIT 3",
@@ -266,6 +269,11 @@ def test_rows_are_those_of_duckdb(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query)
 
 
+_BY_VALUE = (
+    "STRING_AGG(DISTINCT s, '-' ORDER BY LENGTH(s) DESC, s) AS m, ARRAY_AGG(DISTINCT v ORDER BY v % 2, -v) AS n, "
+    "ARRAY_AGG(DISTINCT s ORDER BY s NULLS FIRST) AS o, LAST(DISTINCT k ORDER BY -k) FILTER (WHERE b) AS p"
+)
+
 SPELLED = {
     # Flink cuts digits off where DuckDB rounds.
     **{
@@ -293,6 +301,17 @@ SPELLED = {
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)) GROUP BY window_start, window_end": ""
     "SELECT time_bucket(INTERVAL '20 seconds', ts) AS w, MODE(k ORDER BY k DESC) AS m, MODE(k ORDER BY k) AS l, "
     "MODE(DISTINCT v ORDER BY v DESC) AS n FROM t GROUP BY 1",
+    **{
+        f"SELECT window_start, {_BY_VALUE} FROM TABLE({window}) GROUP BY window_start, window_end": ""
+        f"SELECT {start} AS w, {_BY_VALUE} FROM t GROUP BY 1"
+        for window, start in (
+            (
+                "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)",
+                "time_bucket(INTERVAL '20 seconds', ts)",
+            ),
+            ("SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)", "TIMESTAMP '2024-01-01 00:00:00'"),
+        )
+    },
     "SELECT window_start, ANY_VALUE(v ORDER BY x DESC) AS m, ANY_VALUE(s ORDER BY k DESC, x DESC) AS n, "
     "ANY_VALUE(DISTINCT s ORDER BY s DESC) AS o, ANY_VALUE(s ORDER BY x DESC) FILTER (WHERE b) AS p, "
     "ANY_VALUE(DISTINCT x) AS q FROM "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlstream_planner.aggregates.batch_parts import whole_order
 from sqlstream_planner.aggregates.function import BatchCall
-from sqlstream_planner.aggregates.parts import conditions_of
+from sqlstream_planner.aggregates.parts import conditions_of, order_by_value
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.logical import AggregateCall, sql
 
@@ -19,8 +19,7 @@ def in_order_of_arrival(call: AggregateCall) -> str:
     function = function_of(call)
     order = ""
     if call.distinct and function.order_sensitive and not function.distinct_is_noop:
-        direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
-        order = f"{sql(call.arguments[0])} {direction} NULLS LAST"
+        order = order_by_value(call, sql(call.arguments[0]))
     elif call.order_by:
         order = whole_order(call)
     written = _written(call, order)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.aggregates.function import BatchCall
+from sqlstream_planner.aggregates.parts import is_by_value
 from sqlstream_planner.logical import AggregateCall, columns_of, order_term, sql
 
 
@@ -52,6 +53,6 @@ def whole_order(call: AggregateCall) -> str:
 
 def in_whole_order(call: AggregateCall, written: BatchCall) -> BatchCall:
     """In the call's order, ties of it and what has none in ascending order (NULLs last)."""
-    # DISTINCT leaves nothing to order by but the value itself.
-    terms = terms_of(call) if written.distinct else []
+    # DISTINCT leaves no ties where the value itself is among what it is ordered by.
+    terms = terms_of(call) if written.distinct and is_by_value(call) else []
     return replace(written, order=", ".join(terms) or whole_order(call))

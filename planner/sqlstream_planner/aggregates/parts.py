@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition, Multiset
-from sqlstream_planner.logical import AggregateCall, order_term, sql
+from sqlstream_planner.logical import AggregateCall, columns_of, order_term, sql
 
 MERGE_COUNTS = "CAST(sum({f}) AS BIGINT)"
 #: Over weighted rows several accumulators of a group can all be there and NULL.
@@ -77,12 +79,45 @@ def order_of(call: AggregateCall, values: tuple[str, ...]) -> str:
     `values` are the columns of the value and of what it is ordered by.
     """
     x = values[0]
+    if call.distinct:
+        return ", ".join([*terms_by_value(call, x), f"{x} ASC NULLS LAST"])
     keys = values[1:] or (x,)
     terms = [
         order_term(key, descending=descending, nulls_first=nulls_first)
         for key, (_, descending, nulls_first) in zip(keys, call.order_by, strict=False)
     ]
     return ", ".join([*terms, f"{x} ASC NULLS LAST"])
+
+
+def terms_by_value(call: AggregateCall, x: str) -> list[str]:
+    """The ORDER BY of a DISTINCT call over its value `x`, beside which it reads nothing."""
+    value = call.arguments[0]
+    return [
+        order_term(sql(over_value(term, value, x)), descending=descending, nulls_first=nulls_first)
+        for term, descending, nulls_first in call.order_by
+        if columns_of(term)
+    ]
+
+
+def over_value(term: exp.Expr, value: exp.Expr, x: str) -> exp.Expr:
+    """`term` with the SQL `x` where it has `value`.
+
+    >>> from sqlglot import parse_one
+    >>> over_value(parse_one("length(upper(s)) + 1"), parse_one("upper(s)"), "x").sql()
+    'LENGTH(x) + 1'
+    """
+    return term.transform(lambda node: exp.Var(this=x) if node == value else node)
+
+
+def is_by_value(call: AggregateCall) -> bool:
+    """Whether the value itself is in the call's ORDER BY, which then leaves no ties of a DISTINCT call."""
+    return any(term == call.arguments[0] for term, _, _ in call.order_by)
+
+
+def order_by_value(call: AggregateCall, x: str) -> str:
+    """The order of a DISTINCT call over its value `x`, ties ascending."""
+    ties = [] if is_by_value(call) else [f"{x} ASC NULLS LAST"]
+    return ", ".join([*terms_by_value(call, x), *ties])
 
 
 def as_list(call: AggregateCall, values: tuple[str, ...]) -> str:
@@ -110,7 +145,7 @@ def over_distinct(call: AggregateCall, values: tuple[str, ...], flag: str | None
 
 
 def over_ordered_distinct(call: AggregateCall, values: tuple[str, ...], flag: str | None) -> str:
-    """The same in ascending order of the values, or in descending order where the call says so."""
+    """The same in the call's order, or in ascending order of the values."""
     return distinct_in_order(call.name, call, values, flag)
 
 
@@ -118,7 +153,7 @@ def distinct_in_order(
     name: str, call: AggregateCall, values: tuple[str, ...], flag: str | None, *conditions: str
 ) -> str:
     """The DuckDB function `name` over distinct `values` in order."""
-    order = f"{values[0]} {'DESC' if call.order_by and call.order_by[0][1] else 'ASC'} NULLS LAST"
+    order = order_by_value(call, values[0])
     return f"{name}({values[0]}{constants_of(call)} ORDER BY {order}){where(*_flagged(flag), *conditions)}"
 
 

@@ -7,13 +7,14 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
+from sqlstream_planner.aggregates.parts import over_value
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
 from sqlstream_planner.bind.quantifiers import is_some_of_a_list
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.logical import AggregateCall, Field, Fields, Node, column, time_column
+from sqlstream_planner.logical import AggregateCall, Field, Fields, Node, column, columns_of, time_column
 from sqlstream_planner.sql.as_written import without_marks
 from sqlstream_planner.sql.datatypes import as_type, nulls_as
 from sqlstream_planner.sql.dialect import function_name
@@ -93,6 +94,13 @@ def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
     """A value whose type can be written down: `[]` is an array of integers. A bare NULL goes with every function."""
     kept = _kept(type_)
     return value if type_ in (kept, NULL) else as_type(value, kept)
+
+
+def _kept_term(term: exp.Expr, type_: SqlType, value: exp.Expr, kept: exp.Expr) -> exp.Expr:
+    """A term over `value` as it is kept."""
+    if term == value:
+        return kept.copy()
+    return _as_kept(term.transform(lambda node: kept.copy() if node == value else node), type_)
 
 
 def _best_in_order(
@@ -261,8 +269,9 @@ class AggregateCalls:
             order_by, order_types = ((), ()) if len(by) == 1 else (order_by, order_types)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
+            order_by = tuple((self._by_value(t, arguments[0], fields), d, n) for t, d, n in order_by)
             for term, _, _ in order_by:
-                if self._context.form(term, fields) != self._context.form(arguments[0], fields):
+                if columns_of(over_value(term, arguments[0], "x")):
                     self._context.unsupported(
                         term,
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
@@ -280,13 +289,18 @@ class AggregateCalls:
                     )
         of_rows = function.arguments.of_rows
         values = len(arguments) if of_rows is None else of_rows
+        given = arguments
         arguments = tuple(
             _as_kept(a, t) if n < values else a for n, (a, t) in enumerate(zip(arguments, types, strict=True))
         )
         types = tuple(_kept(t) if n < values else t for n, t in enumerate(types))
         order_by = tuple(
-            (_as_kept(term, t), descending, nulls_first)
-            for (term, descending, nulls_first), t in zip(order_by, order_types, strict=True)
+            (
+                _kept_term(e, t, given[0], arguments[0]) if distinct else _as_kept(e, t),
+                descending,
+                nulls_first,
+            )
+            for (e, descending, nulls_first), t in zip(order_by, order_types, strict=True)
         )
         order_types = tuple(map(_kept, order_types))
         read = (c.name for a in arguments for c in without_marks(a).find_all(exp.Column))
@@ -315,6 +329,10 @@ class AggregateCalls:
         terms = [o.this if isinstance(o, exp.Ordered) else o for o in order.expressions]
         forms = {self._context.form(e, self._fields) for e in (*terms, *arguments[:1])}
         return distinct or len(forms) == 1
+
+    def _by_value(self, term: exp.Expr, value: exp.Expr, fields: Fields) -> exp.Expr:
+        """A term of a DISTINCT call's ORDER BY, in the words of the value where it is that."""
+        return value.copy() if self._context.form(term, fields) == self._context.form(value, fields) else term
 
     def _written_order(self) -> OrderedRows | None:
         """The rows in the order that a sub-query says, if they are those of one that does."""

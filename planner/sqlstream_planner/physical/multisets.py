@@ -18,12 +18,12 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, INTEGER, NESTED, Kind, SqlType, quote_identifier, struct
 from sqlstream_planner.aggregates.function import AggregateFunction
-from sqlstream_planner.aggregates.parts import row_count
+from sqlstream_planner.aggregates.parts import over_value, row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import Stored, StoredTable
-from sqlstream_planner.logical import AggregateCall, sql
+from sqlstream_planner.logical import AggregateCall, columns_of, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.weights import weight_of
@@ -178,7 +178,7 @@ def _wanted(call: AggregateCall, inside: Columns) -> _Wanted:
         given = values_of(call)
         values = tuple(_value(a, t, inside) for a, t in given)
         return _Wanted(call, values, () if function.keeps_nulls else tuple(a for a, _ in given), "all")
-    if call.distinct and any(form_over(e, inside) != x.meaning for e, _, _ in call.order_by):
+    if call.distinct and any(columns_of(over_value(e, x.expression, "x")) for e, _, _ in call.order_by):
         raise InternalError(
             f"{call.name}(DISTINCT …) ordered by something else than its argument came to the planner"
         )

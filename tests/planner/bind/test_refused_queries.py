@@ -309,6 +309,16 @@ REFUSED = [
         "SQL100",
         "ordered by something else than its argument",
     ),
+    (
+        "SELECT STRING_AGG(DISTINCT s, ',' ORDER BY LENGTH(s), k) FROM t",
+        "SQL100",
+        "ordered by something else than its argument",
+    ),
+    (
+        "SELECT STRING_AGG(DISTINCT UPPER(s), ',' ORDER BY LENGTH(s)) FROM t",
+        "SQL100",
+        "ordered by something else than its argument",
+    ),
     ("SELECT UNNEST([k], [v]) FROM t", "TYP002", "`unnest` takes one array, not 2"),
     ("SELECT UNNEST() FROM t", "TYP002", "`unnest` takes one array, not 0"),
     ("SELECT md5_number(s) AS a FROM t", "TYP010", "the type of `a` is not known"),

@@ -77,6 +77,12 @@ DISTINCT = [
     ),
     *("list(DISTINCT x)", "list(DISTINCT x ORDER BY x DESC)", "list(DISTINCT x ORDER BY x NULLS FIRST)"),
     *("string_agg(DISTINCT s, '-')", "string_agg(DISTINCT s ORDER BY s DESC)", "collect(DISTINCT x)"),
+    # Ordered by what is computed of the value; ties ascend.
+    "string_agg(DISTINCT s, '-' ORDER BY length(s) DESC)",
+    "string_agg(DISTINCT upper(s), '{}' ORDER BY length(upper(s)) || '{}') FILTER (WHERE b)",
+    "list(DISTINCT x ORDER BY x % 2 DESC NULLS FIRST, -x)",
+    "collect(DISTINCT x ORDER BY abs(x))",
+    "any_value(DISTINCT x ORDER BY -x)",
     *(
         "median(DISTINCT x)",
         "stddev(DISTINCT x)",
