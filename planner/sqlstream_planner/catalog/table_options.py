@@ -60,12 +60,13 @@ def read_options(
             settings[option.key] = known.read(option.value)
         except ValueError as error:
             errors.append(wrong_value("OPT003", option.key, option.value, str(error), option.value_span))
-    for known in connector.options:
+    for known in dict.fromkeys((*connector.options, *concerned)):
         if known.required and known.name not in by_key and known.name not in meant:
+            needs = f"the connector '{connector.name}'" if known in connector.options else "the chosen format"
             errors.append(
                 Diagnostic(
                     "OPT004",
-                    f"the connector '{connector.name}' needs the option `{known.name}`",
+                    f"{needs} needs the option `{known.name}`",
                     table.options_span,
                     notes=(f"{known.name}: {known.description}",),
                     help=f"add '{known.name}' = '{known.choices[0] if known.choices else '…'}'",

@@ -323,8 +323,10 @@ class EpochPlanner:
             return
         moving = {name for ends in self.window_ends for name in ends.sources}
         for spec in self._plan.sources:
-            if spec.name in moving:
-                plan = plans.get(spec.name)
+            plan = plans.get(spec.name)
+            state = self._state.sources[spec.name]
+            closing = state.drained or (plan is not None and self._drains(spec.name, plan))
+            if spec.name in moving and not closing:
                 ended = self.all_bounded and (plan is None or (plan.exhausted and not plan.splits))
                 self._lanes.warn(spec, lanes[spec.name], now, ended=ended)
 

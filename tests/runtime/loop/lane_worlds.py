@@ -46,11 +46,12 @@ class Clock:
 
 @dataclass
 class LaneSource:
-    """The rows of a script; a position is the number of the next step. It is bounded, a run at a time."""
+    """The rows of a script; a position is the number of the next step. It is bounded, a run at a time (`final`: for good)."""
 
     steps: Sequence[Step]
     clock: Clock
     bounded: bool = True
+    final: bool = False
     rows: list[Row] = field(default_factory=list)
     _places: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
     _waited: set[int] = field(default_factory=set)
@@ -68,14 +69,18 @@ class LaneSource:
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         number = int(position["step"])
         if number >= len(self.steps):
-            return SourcePlan((), position, True, lanes=self.lanes(number))
+            return SourcePlan((), position, True, final=self.final, lanes=self.lanes(number))
         step = self.steps[number]
         if step.gap and number not in self._waited:
             self._waited.add(number)
             self.clock.now += step.gap
             return SourcePlan((), position, False, lanes=self.lanes(number - 1))
         return SourcePlan(
-            tuple(self._splits(number)), {"step": number + 1}, step.ends, lanes=self.lanes(number)
+            tuple(self._splits(number)),
+            {"step": number + 1},
+            step.ends,
+            final=self.final and step.ends,
+            lanes=self.lanes(number),
         )
 
     def lag(self, position: Position) -> int | None:

@@ -97,6 +97,16 @@ def test_a_partition_without_rows_is_named(tmp_path: Path) -> None:
     assert world.visible() == tumbling(world.rows)
 
 
+def test_a_source_that_is_at_its_end_for_good_holds_nothing_open(tmp_path: Path) -> None:
+    told: list[Diagnostic] = []
+    world = LaneWorld(tmp_path, [Step({"a": (5, 25)}, new=("a", "b"), ends=True)])
+    world.lanes.final = True
+    for _ in range(2):
+        world.run(drains=False, rows=None, tell=told.append)
+    assert [d.code for d in told] == [], "its windows were closed"
+    assert world.visible() == tumbling(world.rows)
+
+
 @pytest.mark.parametrize(("gap", "codes"), [(30.0, []), (90.0, ["DAT016"])])
 def test_a_partition_without_rows_is_named_after_a_while(
     tmp_path: Path, gap: float, codes: list[str]

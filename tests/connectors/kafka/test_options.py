@@ -1,0 +1,43 @@
+"""What is wrong with a table on Kafka is told by `check`, at its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.planning import plan_file
+from sqlstream_planner.diagnostics import DiagnosticError
+
+_TABLE = """CREATE TABLE t (k STRING, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'localhost:1',
+  'key.format' = '{key}', 'value.format' = '{value}'{more}
+);
+CREATE TABLE o WITH ('connector' = 'print') AS SELECT k, v FROM t;
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "needed"),
+    [
+        ("json", "protobuf", ["value.protobuf.message-class-name", "value.protobuf.descriptor-set"]),
+        ("avro-confluent", "json", ["key.avro-confluent.url"]),
+        ("proto-registry", "json-registry", ["key.proto-registry.url", "value.json-registry.url"]),
+        ("raw", "avro", []),
+    ],
+)
+def test_what_a_format_needs_is_asked_for(key: str, value: str, needed: list[str]) -> None:
+    text = _TABLE.format(key=key, value=value, more="")
+    if not needed:
+        plan_file(text, file="p.sql")
+        return
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(text, file="p.sql")
+    found = caught.value.diagnostics
+    assert {d.code for d in found} == {"OPT004"}
+    wanted = {f"the chosen format needs the option `{name}`" for name in needed}
+    assert {d.message for d in found} == wanted
+    assert all(d.span is not None and d.span.line == 1 for d in found)
+
+
+def test_with_what_it_needs_it_is_fine() -> None:
+    more = ", 'value.avro-confluent.url' = 'http://localhost:2'"
+    plan_file(_TABLE.format(key="raw", value="avro-confluent", more=more), file="p.sql")
