@@ -58,14 +58,14 @@ def _counted(
     database: StateDatabase, step: OperatorStep, what: Waiting, ends: WindowEnds, watermark: int
 ) -> LeftOpen:
     """What waits in the state of a step, counted."""
-    total, times = 0, set()
+    total, waits, times = 0, 0, set()
     for time, rows in _times(database, step, what):
         total += rows
         times.add(time)
+        # Rows of joins stay with their neighbours for a while when they are done.
+        waits += 0 if what.done and time is not None and time <= watermark else rows
     known = {time for time in times if time is not None}
-    if what.what == "row":
-        return LeftOpen(step.name, what.what, total, total, None, watermark)
-    number = total
+    number = waits
     if what.what == "window":
         if what.slices_of is not None:
             known = set(what.slices_of.ends_of_slices(known))
@@ -75,12 +75,15 @@ def _counted(
 
 
 def _times(database: StateDatabase, step: OperatorStep, what: Waiting) -> Iterator[tuple[int | None, int]]:
-    """The times (µs) at which rows of the state wait, and how many rows do."""
+    """The times (µs) at which rows of the state wait, or up to which they do, and how many rows do."""
     # A table whose rows are all that an operator gives is there under two names.
     tables = {r.table: r for r in database.relations if r.step == step.name and r.table in what.tables}
+    done = dict(zip(what.tables, what.done, strict=False))
     for relation in tables.values():
         name = ".".join(map(quote_identifier, relation.name))
-        column = next((c.name for c in relation.columns if c.source == TIME), relation.time)
+        field, wait_us = done.get(relation.table, (None, 0))
+        column = next((c.name for c in relation.columns if c.source == (field or TIME)), None)
+        column = relation.time if column is None and field is None else column
         time = "NULL" if column is None else f"epoch_us({quote_identifier(column)})"
         for at, rows in database.query(f"SELECT {time} AS at, count(*) FROM {name} GROUP BY 1").rows:
-            yield None if at is None else int(at), int(rows or 0)
+            yield None if at is None else int(at) + wait_us, int(rows or 0)

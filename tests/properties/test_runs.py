@@ -171,9 +171,30 @@ def test_a_daily_window_over_two_runs(tmp_path: Path) -> None:
             "session",
             2,
         )  # at 30 s and at 40 s; the watermark is at 34
-        assert (over.what, over.number) == ("row", 1)
+        assert (over.what, over.number, over.until_us) == ("row", 1, 1_704_067_240_000_000)
         assert run_here(planned, tmp_path, drain=False).outcome == "nothing new"
         assert run_here(planned, tmp_path).outcome == "exhausted"
         [(_, rows, keys)] = collected.folded("out_0")
         assert (rows, keys) == (4, 1)
         assert run_here(planned, tmp_path).outcome == "nothing new"
+
+
+def test_rows_that_wait_say_for_which_watermark(tmp_path: Path) -> None:
+    """A row of a join up to where a partner of it can come, not to the end of those that are kept together with it."""
+    start = 1_704_067_200
+    queries = {
+        "SELECT t.k, t.v, u.w FROM t JOIN u ON t.k = u.k AND u.us BETWEEN t.ts - INTERVAL '10' SECOND "
+        "AND t.ts + INTERVAL '20' SECOND": (2, 60),  # of t that at 40 s, of u that at 33 s
+        "SELECT t.k, t.v, u.w FROM t LEFT JOIN u ON t.k = u.k AND t.ts = u.us": (2, 40),  # the time is a key
+        WINDOWS["over"]: (1, 40),
+        WINDOWS["asof"]: (1, 40),
+        WINDOWS["asof, forward"]: (3, None),  # the next row of u may come at any time
+    }
+    data = Input([(1, 1, 1), (1, 2, 5), (1, 3, 40)], [(1, 1, 0), (1, 2, 33)])
+    planned = planned_in(tmp_path, list(queries))
+    with collecting():
+        run_all(tmp_path, planned, data, [Cut({"t": 3, "u": 2}, None, 2, drain=False)])
+    found = left_open(find_committed(CheckpointStore(tmp_path / "state", sync=False)))
+    assert [(one.number, one.until_us and one.until_us / 1_000_000 - start) for one in found] == [
+        *queries.values()
+    ]

@@ -109,4 +109,10 @@ class IntervalJoinSpec(ByWatermark, KeepsForGood):
     def _waiting(self) -> Waiting:
         """Pairs are given as their rows come: only rows without a partner are given when the watermark has passed them."""
         slice_us = 0 if self.type in ("inner", "semi") else 1
-        return Waiting(tables=SIDES, what="row", slice_us=slice_us, offset_us=0, tick_us=1)
+        bounds, keys = self.bounds, [key.name for key in self.keys]
+        left, right = (dict(zip(side.keys, keys, strict=True)) for side in (self.left, self.right))
+        done = (
+            (left.get(bounds.left, bounds.left), bounds.left_wait_us),
+            (right.get(bounds.right, bounds.right), bounds.right_wait_us),
+        )
+        return Waiting(tables=SIDES, what="row", slice_us=slice_us, offset_us=0, tick_us=1, done=done)

@@ -56,7 +56,9 @@ class Waiting:
 
     All ends are at `offset_us` (mod `slice_us`), µs; one of an operator that does not see how windows are cut may be at any
     tick (1); 0: what closes emits nothing. An end E is closed at watermark W iff E - `tick_us` <= W. `end` is the field of
-    the state's key with the end, where one has it; `slices_of` are the windows that are kept in slices, by these.
+    the state's key with the end, where one has it; `slices_of` are the windows that are kept in slices, by these. A row is
+    done at watermark W iff its time + wait <= W: `done` has for each of `tables` the field with that time (None: the one
+    that the table is kept by) and the wait (µs); it is empty where that is not known, and of windows.
     """
 
     tables: tuple[str, ...]
@@ -66,6 +68,7 @@ class Waiting:
     tick_us: int
     end: str | None = None
     slices_of: WindowSpec | None = None
+    done: tuple[tuple[str | None, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,14 @@ class OverOnCloseSpec(ByWatermark, KeepsForGood):
             columns=self.columns,
             unchanged=as_they_are(self.output),
             times=times_of(self.state, WINDOW_END),
-            waiting=Waiting(tables=(WAITING,), what="row", slice_us=1, offset_us=0, tick_us=1),
+            waiting=Waiting(
+                tables=(WAITING,),
+                what="row",
+                slice_us=1,
+                offset_us=0,
+                tick_us=1,
+                done=((None, -self.tick_us),),
+            ),
             seed=None,
             late_rows_of=None,
         )

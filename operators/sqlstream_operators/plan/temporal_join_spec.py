@@ -90,7 +90,14 @@ class TemporalJoinSpec(ByWatermark, KeepsForGood):
             columns=self.columns,
             unchanged=as_they_are(self.output),
             times=times_of(self.state, WINDOW_END),
-            waiting=Waiting(tables=("waiting",), what="row", slice_us=1, offset_us=0, tick_us=1),
+            waiting=Waiting(
+                tables=("waiting",),
+                what="row",
+                slice_us=1,
+                offset_us=0,
+                tick_us=1,
+                done=() if self.forward else ((None, self.delay_us),),
+            ),
             seed=None,
             late_rows_of=None,
         )

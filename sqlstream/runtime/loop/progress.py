@@ -105,8 +105,8 @@ class LeftOpen:
     """What waits in the state of one operator.
 
     `what` is "window", "session" or "row", `number` how many there are (None: too many rows to count), `rows` how many rows
-    of state there are, about. `until_us` is when the last window ends (µs; None: not known, or of rows). `watermark_us` is
-    where the operator's watermark stands.
+    of state there are, about. `until_us` is when the last window ends, or the watermark for which the last row waits (µs;
+    None: not known). `watermark_us` is where the operator's watermark stands.
     """
 
     operator: str
