@@ -144,6 +144,31 @@ def test_what_was_not_kept_is_marked_where_it_is_asked_for(tmp_path: Path) -> No
     assert {f.reason for f in state.fields if f.verdict is Verdict.BACKFILL} == {"it was not kept"}
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("COUNT(DISTINCT s) AS n", "COUNT(DISTINCT v) AS n"),
+        ("COUNT(DISTINCT s) AS n", "COUNT(DISTINCT s) AS n, COUNT(DISTINCT v) AS m"),
+    ],
+)
+def test_distinct_values_that_were_not_kept_are_named(tmp_path: Path, old: str, new: str) -> None:
+    distinct = f"SELECT k, {old} FROM t\nGROUP BY k"
+    plan = diff(tmp_path, distinct, distinct.replace(old, new))
+    values, groups = (s for s in plan.states if s.edit.verdict is Verdict.BACKFILL)
+    assert values.reason == values.edit.reason == "the values of v were not kept"
+    assert {f.reason for f in values.fields if f.verdict is Verdict.BACKFILL} == {values.reason}
+    assert (groups.reason, groups.to_json()["reason"]) == ("count of values(v) was not kept",) * 2
+
+
+def test_a_state_that_has_not_kept_a_field_says_so(tmp_path: Path) -> None:
+    state = only(diff(tmp_path, SUMS, SUMS.replace("SUM(v)", "MAX(v)")))
+    assert state.to_json()["reason"] == "max of v was not kept"
+    filtered = "SELECT k, COUNT(DISTINCT s) AS n FROM t\nGROUP BY k"
+    plan = diff(tmp_path, filtered, filtered.replace("s) AS", "s) FILTER (WHERE v > 1) AS"))
+    reasons = [s.reason for s in plan.states if s.edit.verdict is Verdict.BACKFILL]
+    assert reasons == ["rows where v > 1 was not kept", "count of values(s), v > 1 was not kept"]
+
+
 def test_a_state_beside_those_that_are_kept_is_compared_with_none_of_them(tmp_path: Path) -> None:
     """It is new: that the other one is grouped otherwise says nothing about it."""
     both = (

@@ -20,7 +20,7 @@ from sqlstream_planner.edits.derivations import derivations
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.spelled import spelled, spelling_of
 from sqlstream_planner.edits.derivations.stored import Stored, stored
-from sqlstream_planner.edits.differences import place_of, state_differences
+from sqlstream_planner.edits.differences import lost_values, place_of, state_differences
 from sqlstream_planner.edits.never_null import NeverNull, columns_of, never_null_names
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
@@ -160,6 +160,8 @@ def _explained(edit: StateEdit, before: _Before, used: Collection[str], nodes: S
     if edit.old is not None:
         wanted = [s for s in before.stored if s.state_id == edit.old.state.state_id]
     found = [differences for s in wanted if (differences := state_differences(s, new))]
+    if not found:  # also beside those that something else goes on with, whose rows and groups are the same
+        found = [lost for s in before.stored if (lost := lost_values(s, new))]
     if not found:
         return edit
     told = min(found, key=len)

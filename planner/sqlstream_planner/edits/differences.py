@@ -39,6 +39,8 @@ def state_differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
         before, now = old.attributes.get("limit"), new.attributes.get("limit")
         if before != now:
             found.append(Difference(f"{before} of them were kept, and {now} are needed"))
+    if new.operator == "distinct values":
+        found += _values(old, new)
     if new.operator == "joined rows":
         found += _joined(old, new)
     if new.operator == "arranged rows":
@@ -48,6 +50,21 @@ def state_differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
         can = new.attributes.get("rows can go")
         found.append(Difference(f"its rows {'can' if can else 'can not'} be retracted now"))
     return tuple(found)
+
+
+def lost_values(old: Stored, new: Stored) -> tuple[Difference, ...]:
+    """The distinct values that `old` has not kept of the very rows and groups; nothing of any other state."""
+    alike = old.operator == new.operator == "distinct values" and Canonical()(old.rows) == Canonical()(
+        new.rows
+    )
+    return tuple(_values(old, new)) if alike else ()
+
+
+def _values(old: Stored, new: Stored) -> Iterator[Difference]:
+    kept, needed = ({k for k in [*s.keys()] if k.op == "distinct value"} for s in (old, new))
+    lost = sorted(meaning_text(a) for k in needed - kept for a in k.args if isinstance(a, Form))
+    if lost:
+        yield Difference(f"the values of {', '.join(lost)} were not kept")
 
 
 def _joined(old: Stored, new: Stored) -> Iterator[Difference]:

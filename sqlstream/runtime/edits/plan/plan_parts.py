@@ -13,6 +13,7 @@ from sqlstream.runtime.edits.history.readings import Reading
 from sqlstream.runtime.edits.sinks.sink_edit import SinkEdit
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
+from sqlstream_planner.explain.meaning import shown_meanings
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,15 @@ class StatePart:
             f.verdict is not Verdict.KEEP for f in self.fields
         )
 
+    @property
+    def reason(self) -> str:
+        """Why the verdict is so, "" where that is plain."""
+        lost = [f for f in self.fields if f.verdict is Verdict.BACKFILL]
+        if self.edit.reason or self.edit.old is None or not lost:
+            return self.edit.reason
+        names = shown_meanings(f.meaning for f in lost)
+        return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not kept"
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
         derivation = self.edit.derivation
@@ -78,7 +88,7 @@ class StatePart:
             "title": self.title,
             "was": self.was or None,
             "verdict": self.edit.verdict.value,
-            "reason": self.edit.reason,
+            "reason": self.reason,
             "rule": None if derivation is None else derivation.rule,
             "place": place(self.edit.at),
             "rows": None if self.size is None else self.size.rows,
