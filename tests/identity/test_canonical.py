@@ -95,6 +95,29 @@ CASE WHEN i4 > 4 THEN 1 ELSE 2 END | IF(i4 >= 5, 1, 2)
 (st).a | (st).A
 ISNULL(i4) | i4 IS NULL
 i4 IS NOT DISTINCT FROM 5 AND i4 > 4 | i4 >= 5 AND 5 IS NOT DISTINCT FROM i4
+dc > 1.50 | dc > 1.5
+db > .50 | db > 0.5
+db < -1.250 | db < -1.25
+db = 0.0 | db = 0
+i8 > 4.0 | i8 >= 5
+i1 > 1e1 | i1 >= 11
+db > 1.5e3 | db > 1500
+CAST(i4 AS BIGINT) > 4 | i4 >= 5
+CAST(i1 AS INT) = 300 | i1 = 300
+vc LIKE 'a' | vc = 'a'
+vc NOT LIKE 'a' | vc <> 'a'
+vc LIKE 'a%' | STARTS_WITH(vc, 'a')
+PREFIX(vc, 'a') | vc LIKE 'a%'
+vc LIKE '%a' | SUFFIX(vc, 'a')
+vc LIKE '%a%' | CONTAINS(vc, 'a')
+NOT STARTS_WITH(vc, 'a') | vc NOT LIKE 'a%'
+NULLIF(i4, 0) | CASE WHEN i4 = 0 THEN NULL ELSE i4 END
+NULLIF(vc, '') | CASE WHEN '' = vc THEN NULL ELSE vc END
+NULLIF(i1, 1000) | CASE WHEN i1 = 1000 THEN NULL ELSE i1 END
+i4 + 0 | i4
+0 + i8 | i8
+i4 - 0 | i4
+1 * i4 | i4
 """
 
 OTHER = """
@@ -159,7 +182,35 @@ CASE WHEN NOT bo THEN 1 ELSE 2 END | CASE WHEN bo THEN 2 ELSE 1 END
 CASE WHEN bo IS NOT FALSE THEN 1 ELSE 2 END | CASE WHEN bo THEN 1 ELSE 2 END
 CASE WHEN bo THEN 1 END | CASE WHEN bo THEN 1 ELSE 0 END
 (st).a | (st).b
-i4 + 0 | i4
+i1 + 0 | i1
+hu + 0 | hu
+db + 0 | db
+dc * 1 | dc
+0 - i4 | i4
+i4 * 0 | i4
+-i4 < -4 | i4 > 4
+dc > 1.505 | dc > 1.5
+db38 > 1.50000000000 | db38 > 1.5
+db38 > 1.500000000000 | db38 > 1.5
+fl > 0.10 | fl > 0.1
+dc > 1e3 | dc > 1000
+hu > 1e3 | hu > 1000
+i8 > 9007199254740993e0 | i8 > 9007199254740993
+i4 > 1.5e0 | i4 > 1
+CAST(i8 AS INT) > 4 | i8 > 4
+CAST(i4 AS DOUBLE) > 4 | i4 > 4
+vc LIKE 'a_' | vc = 'a_'
+vc LIKE '' | vc LIKE '%'
+vc LIKE 'a\\b' | vc = 'a\\b'
+vc LIKE 'a%b' | STARTS_WITH(vc, 'a')
+vc LIKE 'a_%' | STARTS_WITH(vc, 'a_')
+vc LIKE 'a!%' ESCAPE '!' | vc = 'a%'
+vc ILIKE 'a' | vc = 'a'
+vc LIKE 'a%' | CONTAINS(vc, 'a')
+CONTAINS(lv, 'a') | CONTAINS(vc, 'a')
+NULLIF(i4, 0) | NULLIF(0, i4)
+NULLIF(i4, 0) | CASE WHEN i4 = 0 THEN i4 ELSE NULL END
+i4 IS NOT DISTINCT FROM 5 | i4 = 5
 -(-i4) | i4
 i4 IS NOT NULL | TRUE
 """
@@ -178,6 +229,9 @@ bo AND bo IS NOT NULL | bo
 (bo IS TRUE) OR i4 > 4 | bo OR i4 >= 5
 i4 BETWEEN 1 AND 3 AND i4 IS NOT NULL | i4 BETWEEN 1 AND 3
 TRUE AND i4 > 4 AND 2 > 1 | i4 > 4
+vc IS NOT DISTINCT FROM 'a' | vc = 'a'
+i4 IS NOT DISTINCT FROM 4 OR bo | i4 = 4 OR bo
+STARTS_WITH(vc, 'a') AND vc IS NOT NULL | vc LIKE 'a%'
 """
 
 PASSED_OTHERWISE = """
@@ -192,6 +246,9 @@ NOT (i4 BETWEEN 1 AND i8) AND i8 IS NOT NULL | NOT (i4 BETWEEN 1 AND i8)
 NOT (bo IS TRUE) | NOT bo
 NOT (i4 > 4 AND i8 > 4) AND i4 IS NOT NULL | NOT (i4 > 4 AND i8 > 4)
 i4 IS NOT NULL | TRUE
+i4 IS NOT DISTINCT FROM i8 | i4 = i8
+NOT (i4 IS NOT DISTINCT FROM 4) | NOT i4 = 4
+i4 IS DISTINCT FROM 4 | i4 <> 4
 CONCAT(vc, 'a') = 'a' AND vc IS NOT NULL | CONCAT(vc, 'a') = 'a'
 """
 
@@ -240,6 +297,10 @@ LITERALS = (
     "-1",
     "1.0",
     "1.5",
+    "1.50",
+    "-1.0",
+    "1e0",
+    "2e0",
     "'1'",
     "'a'",
     "'2020-02-29'",
@@ -248,6 +309,7 @@ LITERALS = (
     "NULL",
     "1 + 1",
 )
+PATTERNS = ("", "a", "a%", "%a", "%a%", "%", "a_", "A%")
 CALENDAR = ("YEAR", "MONTH", "QUARTER", "WEEK", "DAY")
 COMPARED = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
@@ -272,6 +334,13 @@ def drawn(chosen: random.Random, depth: int = 2) -> str:
             f"({value} <> {literals[0]} AND {value} <> {literals[1]})",
             f"({value} BETWEEN {literals[0]} AND {literals[1]})",
             f"({value} IS NOT NULL)",
+            f"(CAST({value} AS BIGINT) {chosen.choice(COMPARED)} {literals[0]})",
+            chosen.choice(
+                [
+                    f"(vc {chosen.choice(['LIKE', 'NOT LIKE', '='])} '{chosen.choice(PATTERNS)}')",
+                    f"{chosen.choice(['STARTS_WITH', 'SUFFIX', 'CONTAINS'])}(vc, '{chosen.choice(PATTERNS)}')",
+                ]
+            ),
             f"(bo {chosen.choice(COMPARED)} {literals[0]})",
             chosen.choice(["bo", "TRUE", "FALSE", "(1 = 1)", "(1 > 2)", "(bo IS NULL)"]),
         ]
@@ -291,6 +360,9 @@ def drawn_value(chosen: random.Random) -> str:
             f"{column} {chosen.choice('+-*%')} (1 + 1)",
             f"{column} {chosen.choice('+-*%')} 2",
             f"MOD({column}, {literal})",
+            f"{column} {chosen.choice('+-*')} {chosen.choice('01')}",
+            f"NULLIF({column}, {literal})",
+            f"CASE WHEN {column} = {literal} THEN NULL ELSE {column} END",
             f"{column} % {literal}",
             f"LEFT(vc, {literal})",
             f"SUBSTR(vc, 1, {literal})",

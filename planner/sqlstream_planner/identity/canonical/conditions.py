@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 
-from sqlstream_operators.plan.types import BOOLEAN, DATE, TIMESTAMP, VARCHAR, Kind
+from sqlstream_operators.plan.types import BOOLEAN, DATE, TIMESTAMP, VARCHAR, Kind, parse_type
+from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.identity.canonical.types import (
     CALENDAR,
     TEXTS,
@@ -14,6 +15,7 @@ from sqlstream_planner.identity.canonical.types import (
     is_literal,
     never_null,
     number_form,
+    plain_number,
     type_of,
     whole,
 )
@@ -27,6 +29,10 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]{1,6}))?", re.ASCII
 )
+#: What stands in a pattern for other characters, or may.
+_WILDCARDS = frozenset("%_\\")
+#: Functions that say what LIKE does, and its pattern.
+_PATTERNS = {"starts_with": "{}%", "prefix": "{}%", "suffix": "%{}", "contains": "%{}%"}
 #: Operators that are NULL where one of their operands is.
 _STRICT = frozenset(
     {"=", "<>", "<", "<=", "+", "-", "*", "%", "negative", "like", "ilike", "extract", "cast"}
@@ -39,6 +45,10 @@ def condition(found: Form, known: Container[Form]) -> Form:
         return _joined(found.op, (condition(a, known) for a in found.args if isinstance(a, Form)), known)
     if found.op == "is true" and isinstance(found.args[0], Form) and type_of(found.args[0]) == BOOLEAN:
         return condition(found.args[0], known)
+    match found.op, found.args:
+        case "is not distinct from", (Form() as left, Form() as right):
+            if never_null(left, known) or never_null(right, known):
+                return _comparison("=", left, right, known)
     return found
 
 
@@ -127,9 +137,21 @@ def rewritten(found: Form, known: Container[Form]) -> Form | None:
         case (("is true" | "is false"), (Form() as value,)) if never_null(value, known):
             if type_of(value) == BOOLEAN:
                 return value if found.op == "is true" else negation(value)
+        case "like", (Form() as text, Form("string", (str(pattern),))):
+            return _without_wildcards(text, pattern)
+        case "call", (str(name), Form() as text, Form("string", (str(part),))) if name in _PATTERNS:
+            if type_of(text) == VARCHAR and not is_literal(text) and part and not set(part) & _WILDCARDS:
+                return form("like", text, form("string", _PATTERNS[name].format(part)))
         case "call", ("isnull", Form() as value):
             return rewritten(form("is null", value), known) or form("is null", value)
     return None
+
+
+def _without_wildcards(text: Form, pattern: str) -> Form | None:
+    """LIKE of a pattern in which each character stands for itself is a comparison."""
+    if type_of(text) != VARCHAR or is_literal(text) or set(pattern) & _WILDCARDS:
+        return None
+    return compare("=", text, form("string", pattern))
 
 
 def _joined(op: str, operands: Iterable[Form], known: Container[Form]) -> Form:
@@ -149,6 +171,7 @@ def _joined(op: str, operands: Iterable[Form], known: Container[Form]) -> Form:
 
 def _comparison(op: str, left: Form, right: Form, known: Container[Form]) -> Form:
     left, right = _as_type_of(left, right), _as_type_of(right, left)
+    left, right = _unwidened(left, right), _unwidened(right, left)
     numbers = _beside(left, right), _beside(right, left)
     left = left if numbers[0] is None else number_form(numbers[0])
     right = right if numbers[1] is None else number_form(numbers[1])
@@ -186,11 +209,23 @@ def _holds(op: str, left: int | None, right: int | None) -> bool:
     return (left == right) is (op != "<>")
 
 
+def _unwidened(found: Form, other: Form) -> Form:
+    """An integer without a cast to a wider one, beside an integer literal."""
+    match found.op, found.args:
+        case "cast", (Form() as value, Form("type", (str(name),))) if whole(other) is not None:
+            own, cast = type_of(value), parse_type(name)
+            if own.is_integer and cast.is_integer and widens(own, cast) and not is_literal(value):
+                return value
+    return found
+
+
 def _as_type_of(found: Form, other: Form) -> Form:
     """A literal as what it is compared with has it: texts become numbers and times beside these."""
     if is_literal(other):
         return found
     type_ = type_of(other)
+    if found.op in ("number", "negative"):
+        return plain_number(found, type_)
     if found.op == "string" and type_.is_integer and _NUMBER.fullmatch(str(found.args[0])):
         return number_form(int(str(found.args[0])))
     if found.op == "string" and type_ in (DATE, TIMESTAMP):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Sequence
+from decimal import Decimal
 
 from sqlstream_operators.plan.types import (
     BIGINT,
@@ -28,6 +30,11 @@ _AS_IT_IS = frozenset({"left", "right", "key"})
 TEXTS = frozenset({"upper", "lower", "substring", "trim", "ltrim", "rtrim", "replace"})
 #: What a date or a time is taken apart into, each a BIGINT.
 CALENDAR = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second"})
+#: A number with a point or an exponent.
+_FRACTION = re.compile(r"([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,2}))?", re.ASCII)
+#: A number of so many digits and its digits moved behind the point are one DOUBLE.
+_DOUBLE_DIGITS = 15
+_WITH_EXPONENT = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE})
 _TRUTHS = frozenset({"is null", "is true", "is false", "is not distinct from"})
 
 
@@ -101,6 +108,48 @@ def number_form(number: int) -> Form:
     """The literal of an integer."""
     literal = Form("number", (str(abs(number)),))
     return Form("negative", (literal,)) if number < 0 else literal
+
+
+def plain_number(found: Form, type_: SqlType) -> Form:
+    """A literal with a point or an exponent in its shortest form, beside a value of a type with which it is compared alike.
+
+    More digits behind the point may not fit beside a DECIMAL. An integer is compared with an exponent as a DOUBLE, and up to
+    2^53 that is the same.
+
+    >>> from sqlstream_operators.plan.types import DOUBLE, decimal
+    >>> from sqlstream_planner.identity.form import form
+    >>> for text, type_ in (("1.50", decimal(8, 2)), ("1.50", decimal(38, 1)), ("1e3", BIGINT), ("2.0", DOUBLE)):
+    ...     print(plain_number(form("number", text), type_).args)
+    ('1.5',)
+    ('1.50',)
+    ('1000',)
+    ('2',)
+    """
+    inner = found.args[0] if found.op == "negative" else found
+    match_ = (
+        _FRACTION.fullmatch(str(inner.args[0])) if isinstance(inner, Form) and inner.op == "number" else None
+    )
+    if match_ is None or whole(found) is not None:
+        return found
+    integer, fraction, exponent = match_[1].lstrip("0"), match_[2] or "", match_[3]
+    if exponent is not None:
+        value = Decimal(str(inner.args[0]))
+        exact = value == value.to_integral_value() and value < 2**53
+        if not exact or type_.kind not in _WITH_EXPONENT:
+            return found
+        integer, fraction = str(int(value)), ""
+    elif len(integer + fraction) > _DOUBLE_DIGITS or not _holds_fraction(type_, len(fraction)):
+        return found
+    fraction = fraction.rstrip("0")
+    number = Form("number", (f"{integer or '0'}{'.' if fraction else ''}{fraction}",))
+    return Form("negative", (number,)) if found.op == "negative" else number
+
+
+def _holds_fraction(type_: SqlType, digits: int) -> bool:
+    """Whether any value of a type is compared exactly with a number of so many digits behind the point."""
+    if type_.kind is Kind.DECIMAL:
+        return type_.precision - type_.scale + digits <= 38
+    return type_.kind in _WITH_EXPONENT
 
 
 def constant(found: Form) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.types import DATE, TIMESTAMP, VARCHAR, Kind
+from sqlstream_operators.plan.types import DATE, TIMESTAMP, UNKNOWN, VARCHAR, Kind
 from sqlstream_planner.identity.canonical.conditions import condition, time_literal
+from sqlstream_planner.identity.canonical.conditions import rewritten as rewritten_test
 from sqlstream_planner.identity.canonical.types import (
     CALENDAR,
     WHOLE,
@@ -46,6 +47,10 @@ def rewritten(found: Form) -> Form | None:
             )
         case "case", parts:
             return _case(parts)
+        case "call", ("nullif", Form() as value, Form() as other) if type_of(value) != UNKNOWN:
+            if not is_literal(value):
+                test = form("=", *sort_forms((value, other)))
+                return _case((rewritten_test(test, ()) or test, form("null"), value))
         case "field", (Form() as value, str(name)) if type_of(value).kind is Kind.STRUCT:
             # The fields of a row are found whatever case they are written in; those of JSON are not.
             return form("field", value, name.lower())
@@ -59,6 +64,13 @@ def _part(part: str, value: Form) -> Form | None:
 
 def _arithmetic(op: str, left: Form, right: Form) -> Form | None:
     """Integer literals are computed where the type of the whole does not depend on whether they are."""
+    for one, other in ((left, right), (right, left)):
+        # Nothing is added, or multiplied by one: the type is that of the integer.
+        nothing = whole(one) == (1 if op == "*" else 0) and (
+            op in _COMMUTATIVE or (op == "-" and one is right)
+        )
+        if nothing and type_of(other).kind in WHOLE and not is_literal(other):
+            return other
     computed = []
     for one, other in ((left, right), (right, left)):
         number = constant(one) if whole(one) is None and type_of(other).kind in WHOLE else None
