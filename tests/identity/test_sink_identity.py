@@ -52,7 +52,7 @@ SAME = [
     ("SELECT k, v + k AS s FROM t", "SELECT k, k + v AS s FROM t"),
 ]
 DIFFERENT = [
-    ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(*) + 0 AS n FROM t GROUP BY k"),
+    ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(*) + 1 AS n FROM t GROUP BY k"),
     ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING k > 1"),
     ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(*) AS m FROM t GROUP BY k"),
     ("SELECT k, v FROM t", "SELECT v AS k, k AS v FROM t"),
@@ -89,6 +89,7 @@ OTHER_WORDS = [
         "SELECT v AS k FROM t UNION ALL SELECT k FROM t WHERE v >= 5",
     ),
     ("SELECT k FROM t INTERSECT SELECT v FROM t", "SELECT v AS k FROM t INTERSECT SELECT k FROM t"),
+    ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(*) + 0 AS n FROM t GROUP BY k"),
     ("SELECT k FROM t UNION SELECT v FROM t", "SELECT v AS k FROM t UNION SELECT k FROM t"),
     ("SELECT k, v FROM t UNION SELECT v, k FROM t", "SELECT v AS k, k AS v FROM t UNION SELECT k, v FROM t"),
     (

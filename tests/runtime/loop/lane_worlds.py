@@ -46,7 +46,7 @@ class Clock:
 
 @dataclass
 class LaneSource:
-    """The rows of a script; a position is the number of the next step. It is bounded, a run at a time (`final`: for good)."""
+    """The rows of a script; a position is the number of the next step. Bounded, a run at a time (`final`: for good)."""
 
     steps: Sequence[Step]
     clock: Clock
