@@ -111,8 +111,10 @@ def turn(
         done = subprocess.run(command, capture_output=True, text=True)
     else:
         environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PIPELINES))
-        given = {**variables[0], "sink": "SINK"}
-        text = environment.get_template(file.name).render(var=given.__getitem__)
+        given = {**variables[0], "sink": "SINK", "watched": ""}
+        text = environment.get_template(file.name).render(
+            var=lambda name, default="": given.get(name, default)
+        )
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as rendered:
             rendered.write("\n".join(line for line in text.splitlines() if not line.startswith("--")))
             rendered.flush()

@@ -12,7 +12,9 @@ CREATE TABLE bid (
   'topic' = '{{ var('source') }}',
   'properties.bootstrap.servers' = '{{ var('brokers') }}',
   'scan.startup.mode' = 'earliest-offset',
+{%- if not var('watched', '') %}
   'scan.bounded.mode' = 'latest-offset',
+{%- endif %}
   'format' = 'json',
   'json.timestamp-format.standard' = 'ISO-8601'
 );
