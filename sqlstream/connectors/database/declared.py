@@ -1,4 +1,4 @@
-"""What is wrong with a table in a database as it is declared, which no server has to be asked for."""
+"""What is wrong with a table in a database as it is declared, which needs no server."""
 
 from __future__ import annotations
 

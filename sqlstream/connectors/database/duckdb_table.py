@@ -2,7 +2,7 @@
 
 The file is open from `open` to `commit` or `release` only, so that others can read it between epochs. Sinks of one
 process that write to the same file share one DuckDB instance (`duckdb.connect` keeps one for each path), and a
-transaction each. Rows come as streams of Arrow batches that DuckDB pulls; what has to be put together first is a
+transaction each. Rows come as streams of Arrow batches that DuckDB pulls; what must be put together first is a
 temporary table, which it spills to disk.
 """
 
@@ -31,17 +31,15 @@ from sqlstream.connectors.database.changes import (
 )
 from sqlstream.connectors.database.declared import EPOCHS_TABLE, NO_DUCKDB_KEY, wrong_path
 from sqlstream.connectors.database.names import (
-    WORDING,
-    key_error,
     keyless,
     not_there,
     shape_error,
-    table_name,
 )
 from sqlstream.connectors.database.published import PublishedCopy
-from sqlstream.connectors.database.statements import KeyedStatements, columns_of
+from sqlstream.connectors.database.statements import columns_of
+from sqlstream.connectors.database.table import DatabaseTable
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, TableEdits, Wording, held, unusable
+from sqlstream.connectors.exactly_once.target import Record, held, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
@@ -70,8 +68,10 @@ def holder_in(said: str) -> str:
     return "another process" if found is None else f"process {found[2]} ({found[1]})"
 
 
-class DuckTable:
+class DuckTable(DatabaseTable):
     """The table of a `duckdb` sink."""
+
+    _changes = f"temp.{_CHANGES}"
 
     def __init__(
         self,
@@ -83,12 +83,9 @@ class DuckTable:
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._spec = spec
+        super().__init__(spec, left_columns)
         self._path = database_file(spec.options, base_dir)
         self._published = PublishedCopy.of(spec.options, self._path, base_dir)
-        self._schema, self._name = table_name(spec)
-        self._mode = Mode.of(spec)
-        self._left = tuple(left_columns)
         self._patience_s = patience_s
         self._clock = clock
         self._wait = wait
@@ -110,21 +107,6 @@ class DuckTable:
     def location(self) -> str:
         """The table and its file."""
         return f"table {self._name} in '{self._path}'"
-
-    @property
-    def wording(self) -> Wording:
-        """What messages call it."""
-        return WORDING
-
-    @property
-    def edits(self) -> TableEdits:
-        """A table can be reshaped."""
-        return self
-
-    @property
-    def owns_all_rows(self) -> bool:
-        """Whether it must be empty at first."""
-        return self._mode in (Mode.KEYED, Mode.MULTISET)
 
     # ----------------------------------------------------------------------------------- transactions
 
@@ -228,18 +210,13 @@ class DuckTable:
         except duckdb.Error as error:
             raise unusable(self.location, str(error)) from error
 
+    def _rows_of(self, sql: str) -> list[tuple[Any, ...]]:
+        return list(self._run(sql).fetchall())
+
     def _changed(self, sql: str) -> int:
-        return int(self._run(sql).fetchall()[0][0])
+        return int(self._rows_of(sql)[0][0])
 
     # ---------------------------------------------------------------------------------------- tables
-
-    @property
-    def _table(self) -> str:
-        return f"{quote_identifier(self._schema or '')}.{quote_identifier(self._name)}"
-
-    @property
-    def _epochs(self) -> str:
-        return f"{quote_identifier(self._schema or '')}.{EPOCHS_TABLE}"
 
     def _is_table(self, name: str) -> bool:
         return bool(
@@ -258,14 +235,6 @@ class DuckTable:
             f"SELECT job, sink, epoch FROM {self._epochs} WHERE lower(table_name) = lower($1)", [self._name]
         ).fetchall()
         return Record(*found[0]) if found else None
-
-    def exists(self) -> bool:
-        """Whether the table exists."""
-        return self._is_table(self._name)
-
-    def is_empty(self) -> bool:
-        """Whether the table has no rows."""
-        return not self._run(f"SELECT 1 FROM {self._table} LIMIT 1").fetchall()
 
     def check_shape(self) -> None:
         """Raises DataError if the table has other columns, or no key where the sink declares one."""
@@ -308,12 +277,8 @@ class DuckTable:
                 f"job VARCHAR NOT NULL, epoch BIGINT NOT NULL)"
             )
 
-    def create(self) -> None:
-        """Create the sink's table."""
-        columns = [f"{quote_identifier(c.name)} {c.type}" for c in self._spec.schema]
-        if self._spec.primary_key:
-            columns.append(f"PRIMARY KEY ({columns_of(self._spec.primary_key)})")
-        self._run(f"CREATE TABLE {self._table} ({', '.join(columns)})")
+    def _column_type(self, type_: SqlType) -> str:
+        return str(type_)
 
     def reshape(self, *, keep_rows: bool) -> None:
         """Give the table the columns, types and key of the sink. Raises DataError for what can't be done exactly."""
@@ -345,18 +310,6 @@ class DuckTable:
 
     # --------------------------------------------------------------------------------------- changes
 
-    def apply(self, rows: StagedEpoch) -> None:
-        """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
-        self._with(rows, self._apply)
-
-    def replace(self, rows: StagedEpoch) -> None:
-        """Make these rows all that the table has."""
-        if self._spec.primary_key:
-            self._with(rows, self._replace_by_key)
-        else:
-            self._run(f"DELETE FROM {self._table}")
-            self.apply(rows)
-
     def _with(self, rows: StagedEpoch, work: Callable[[str], None]) -> None:
         if self._connection is None:
             raise InternalError(f"{self.location} is not open")
@@ -370,67 +323,47 @@ class DuckTable:
             with contextlib.suppress(duckdb.Error):  # after an error the transaction takes nothing more
                 self._connection.unregister(_ROWS)
 
-    def _apply(self, rows: str) -> None:
-        names = [column.name for column in self._spec.schema]
-        if self._mode is Mode.APPEND:
-            listed = columns_of(names)
-            self._run(f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM {rows}")
-            return
-        changes = f"temp.{_CHANGES}"
-        counts = consolidate(lambda sql: self._run(sql).fetchall(), self._spec, rows, changes)
-        keyed = KeyedStatements(
-            self._table, changes, names, self._spec.primary_key, forgets=self._spec.forgets
-        )
-        match self._mode:
-            case Mode.UPSERT:
-                self._run(keyed.upsert)
-            case Mode.KEYED:
-                keyed.apply(counts, self._refuse_if, self._changed, self._unexpected)
-            case Mode.MULTISET:
-                self._apply_multiset(changes, names, counts)
-        self._run(f"DROP TABLE {changes}")
+    def _append(self, rows: StagedEpoch) -> None:
+        listed = columns_of(self._names)
 
-    def _replace_by_key(self, rows: str) -> None:
-        changes = f"temp.{_CHANGES}"
-        consolidate(lambda sql: self._run(sql).fetchall(), self._spec, rows, changes)
-        names = [column.name for column in self._spec.schema]
-        left = self._left_columns()
-        statements = KeyedStatements(self._table, changes, names, self._spec.primary_key, left=left)
-        for statement in statements.replace:
-            self._run(statement)
-        self._run(f"DROP TABLE {changes}")
+        def insert(source: str) -> None:
+            self._run(f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM {source}")
 
-    def _left_columns(self) -> list[str]:
-        """Those of the columns which the query gives no more that the table still has."""
-        there = {
-            str(name).lower()
-            for (name,) in self._run(
-                "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() "
-                "AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)",
-                [self._schema, self._name],
-            ).fetchall()
-        }
-        return [name for name in self._left if name.lower() in there]
+        self._with(rows, insert)
+
+    def _staged(self, rows: StagedEpoch, work: Callable[[Counts], None]) -> None:
+        def consolidated(source: str) -> None:
+            work(consolidate(self._rows_of, self._spec, source, self._changes))
+            self._run(f"DROP TABLE {self._changes}")
+
+        self._with(rows, consolidated)
+
+    def _has_columns(self, names: Sequence[str]) -> list[str]:
+        found = self._run(
+            "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() "
+            "AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)",
+            [self._schema, self._name],
+        ).fetchall()
+        there = {str(name).lower() for (name,) in found}
+        return [name for name in names if name.lower() in there]
 
     def _unexpected(self, made: int, expected: int) -> InternalError:
         return InternalError(f"{self.location}: {made} rows changed instead of {expected}")
 
-    def _apply_multiset(self, source: str, names: Sequence[str], counts: Counts) -> None:
-        listed = columns_of(names)
-        if counts.go:
-            self._delete_copies(source, names, expected=counts.go)
-        if counts.come:
-            self._run(
-                f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM "
-                f"(SELECT {listed}, unnest(range({CHANGE_COLUMN})) FROM {source} WHERE {CHANGE_COLUMN} > 0)"
-            )
+    def _insert_copies(self) -> None:
+        listed = columns_of(self._names)
+        self._run(
+            f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM "
+            f"(SELECT {listed}, unnest(range({CHANGE_COLUMN})) FROM {self._changes} WHERE {CHANGE_COLUMN} > 0)"
+        )
 
-    def _delete_copies(self, source: str, names: Sequence[str], *, expected: int) -> None:
-        """Delete as many copies of each row as go. Raises DataError naming a row that has fewer."""
+    def _delete_copies(self, *, expected: int) -> None:
+        names = self._names
         goes, rows = f"temp.{_CHANGES}_goes", f"temp.{_CHANGES}_rows"
         self._run(
             f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_goes AS SELECT {columns_of(names)}, "
-            f"-{CHANGE_COLUMN} AS __sq_goes, row_number() OVER () AS __sq_number FROM {source} WHERE {CHANGE_COLUMN} < 0"
+            f"-{CHANGE_COLUMN} AS __sq_goes, row_number() OVER () AS __sq_number "
+            f"FROM {self._changes} WHERE {CHANGE_COLUMN} < 0"
         )
         same = " AND ".join(
             f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
@@ -453,11 +386,6 @@ class DuckTable:
             raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
         self._run(f"DROP TABLE {goes}")
         self._run(f"DROP TABLE {rows}")
-
-    def _refuse_if(self, query: str, what: str) -> None:
-        found = self._run(query).fetchall()
-        if found:
-            raise key_error(self.location, self._spec, found[0], what)
 
 
 def _type(text: str) -> SqlType:

@@ -17,32 +17,29 @@ from sqlstream.connectors.database import postgres_shape
 from sqlstream.connectors.database.changes import (
     CHANGE_COLUMN,
     Counts,
-    Mode,
     consolidate,
     memory_bytes,
     restored,
 )
 from sqlstream.connectors.database.declared import EPOCHS_TABLE, LONGEST_NAME
 from sqlstream.connectors.database.names import (
-    WORDING,
-    key_error,
     keyless,
     not_there,
     shape_error,
-    table_name,
 )
 from sqlstream.connectors.database.postgres_binary import Field, encoded, field_of
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
-from sqlstream.connectors.database.statements import KeyedStatements, columns_of
+from sqlstream.connectors.database.statements import columns_of
+from sqlstream.connectors.database.table import DatabaseTable
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, TableEdits, Wording, unusable
+from sqlstream.connectors.exactly_once.target import Record, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import Column, SinkSpec
-from sqlstream_operators.plan.types import BIGINT, quote_identifier
+from sqlstream_operators.plan.types import BIGINT, SqlType, quote_identifier
 
 _CHANGES = "pg_temp.sqlstream_changes"
 _ROWS, _CONSOLIDATED = "sqlstream_rows", "temp.sqlstream_changes"
@@ -50,18 +47,17 @@ _ROWS, _CONSOLIDATED = "sqlstream_rows", "temp.sqlstream_changes"
 _MOST_MEMORY = 1 << 30
 
 
-class PostgresTable:
+class PostgresTable(DatabaseTable):
     """The table of a `postgres` sink."""
 
+    _changes = _CHANGES
+
     def __init__(self, spec: SinkSpec, *, left_columns: Sequence[str] = ()) -> None:
-        self._spec = spec
-        self._schema, self._name = table_name(spec)
-        self._mode = Mode.of(spec)
+        super().__init__(spec, left_columns)
         for name in (self._name, *(column.name for column in spec.schema)):
             if len(name.encode()) > LONGEST_NAME:
                 raise bad_option("table-name", name, f"names of at most {LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
-        self._left = tuple(left_columns)
         self._duck: DuckSession | None = None
         self._spill: RunFolder | None = None
 
@@ -69,21 +65,6 @@ class PostgresTable:
     def location(self) -> str:
         """The table and its database."""
         return self._connection.location
-
-    @property
-    def wording(self) -> Wording:
-        """What messages call it."""
-        return WORDING
-
-    @property
-    def edits(self) -> TableEdits:
-        """A table can be reshaped."""
-        return self
-
-    @property
-    def owns_all_rows(self) -> bool:
-        """Whether it must be empty at first."""
-        return self._mode in (Mode.KEYED, Mode.MULTISET)
 
     # ----------------------------------------------------------------------------------- transactions
 
@@ -124,14 +105,6 @@ class PostgresTable:
 
     # ---------------------------------------------------------------------------------------- tables
 
-    @property
-    def _table(self) -> str:
-        return f"{quote_identifier(self._schema or '')}.{quote_identifier(self._name)}"
-
-    @property
-    def _epochs(self) -> str:
-        return f"{quote_identifier(self._schema or '')}.{EPOCHS_TABLE}"
-
     def _is_table(self, name: str) -> bool:
         found = self._connection.run(
             "SELECT c.relkind::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
@@ -160,14 +133,6 @@ class PostgresTable:
             [self._name],
         )
         return Record(*found[0]) if found else None
-
-    def exists(self) -> bool:
-        """Whether the table exists."""
-        return self._is_table(self._name)
-
-    def is_empty(self) -> bool:
-        """Whether the table has no rows."""
-        return not self._connection.run(f"SELECT 1 FROM {self._table} LIMIT 1")
 
     def check_shape(self) -> None:
         """Raises DataError if the table has other columns, or no key where the sink declares one."""
@@ -209,12 +174,8 @@ class PostgresTable:
                 f"job text NOT NULL, epoch bigint NOT NULL)"
             )
 
-    def create(self) -> None:
-        """Create the sink's table."""
-        columns = [f"{quote_identifier(c.name)} {postgres_type(c.type)}" for c in self._spec.schema]
-        if self._spec.primary_key:
-            columns.append(f"PRIMARY KEY ({columns_of(self._spec.primary_key)})")
-        self._connection.run(f"CREATE TABLE {self._table} ({', '.join(columns)})")
+    def _column_type(self, type_: SqlType) -> str:
+        return postgres_type(type_)
 
     def reshape(self, *, keep_rows: bool) -> None:
         """Give the table the columns, types and key of the sink. Raises DataError for what can't be done exactly."""
@@ -241,17 +202,11 @@ class PostgresTable:
 
     # --------------------------------------------------------------------------------------- changes
 
-    def apply(self, rows: StagedEpoch) -> None:
-        """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
-        self._with(rows, self._append if self._mode is Mode.APPEND else self._change)
+    def _rows_of(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._connection.run(sql)
 
-    def replace(self, rows: StagedEpoch) -> None:
-        """Make these rows all that the table has."""
-        if self._spec.primary_key:
-            self._with(rows, self._replace_by_key)
-        else:
-            self._connection.run(f"DELETE FROM {self._table}")
-            self.apply(rows)
+    def _changed(self, sql: str) -> int:
+        return self._connection.changed(sql)
 
     def _with(self, rows: StagedEpoch, work: Callable[[DuckSession, StagedEpoch], None]) -> None:
         if self._duck is None:
@@ -267,7 +222,10 @@ class PostgresTable:
         # What is checked at the end of a transaction is checked while the epoch can still be given up.
         self._connection.run("SET CONSTRAINTS ALL IMMEDIATE")
 
-    def _append(self, duck: DuckSession, rows: StagedEpoch) -> None:
+    def _append(self, rows: StagedEpoch) -> None:
+        self._with(rows, self._copy)
+
+    def _copy(self, duck: DuckSession, rows: StagedEpoch) -> None:
         fields = self._fields(self._table, self._spec.schema)
         columns = ", ".join(field.sql for field in fields)
 
@@ -282,34 +240,15 @@ class PostgresTable:
 
         self._connection.copy(self._table, [field.name for field in fields], blocks())
 
-    def _change(self, duck: DuckSession, rows: StagedEpoch) -> None:
-        names = [column.name for column in self._spec.schema]
-        counts = self._stage(duck, rows)
-        keyed = KeyedStatements(
-            self._table, _CHANGES, names, self._spec.primary_key, forgets=self._spec.forgets
-        )
-        match self._mode:
-            case Mode.UPSERT:
-                self._connection.run(keyed.upsert)
-            case Mode.KEYED:
-                keyed.apply(counts, self._refuse_if, self._connection.changed, self._interfered)
-            case _:
-                if counts.go:
-                    self._delete_copies(names, expected=counts.go)
-                if counts.come:
-                    self._connection.run(
-                        f"INSERT INTO {self._table} ({columns_of(names)}) SELECT {columns_of(names, 'd')} "
-                        f"FROM {_CHANGES} d CROSS JOIN LATERAL generate_series(1, d.{CHANGE_COLUMN}) "
-                        f"WHERE d.{CHANGE_COLUMN} > 0"
-                    )
+    def _staged(self, rows: StagedEpoch, work: Callable[[Counts], None]) -> None:
+        self._with(rows, lambda duck, staged: work(self._stage(duck, staged)))
 
-    def _replace_by_key(self, duck: DuckSession, rows: StagedEpoch) -> None:
-        self._stage(duck, rows)
-        names = [column.name for column in self._spec.schema]
-        left = self._left_columns()
-        statements = KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key, left=left)
-        for statement in statements.replace:
-            self._connection.run(statement)
+    def _insert_copies(self) -> None:
+        self._connection.run(
+            f"INSERT INTO {self._table} ({columns_of(self._names)}) SELECT {columns_of(self._names, 'd')} "
+            f"FROM {_CHANGES} d CROSS JOIN LATERAL generate_series(1, d.{CHANGE_COLUMN}) "
+            f"WHERE d.{CHANGE_COLUMN} > 0"
+        )
 
     def _stage(self, duck: DuckSession, rows: StagedEpoch) -> Counts:
         """Consolidate the rows and copy them to the connection's temporary table."""
@@ -329,7 +268,7 @@ class PostgresTable:
         if self._connection.run(f"SELECT to_regclass('{_CHANGES}')") == [(None,)]:
             self._connection.run(
                 f"CREATE TEMP TABLE sqlstream_changes ON COMMIT DELETE ROWS AS "
-                f"SELECT {columns_of([c.name for c in self._spec.schema])}, 0::bigint AS {CHANGE_COLUMN} "
+                f"SELECT {columns_of(self._names)}, 0::bigint AS {CHANGE_COLUMN} "
                 f"FROM {self._table} LIMIT 0"
             )
         fields = self._fields(_CHANGES, (*self._spec.schema, Column(CHANGE_COLUMN, BIGINT)))
@@ -354,22 +293,17 @@ class PostgresTable:
         )
         return {str(name): str(type_) for name, type_ in found}
 
-    def _left_columns(self) -> list[str]:
-        """Those of the columns which the query gives no more that the table still has."""
-        there = self._types(self._table) if self._left else {}
-        return [name for name in self._left if name in there]
+    def _has_columns(self, names: Sequence[str]) -> list[str]:
+        there = self._types(self._table)
+        return [name for name in names if name in there]
 
-    def _refuse_if(self, query: str, what: str) -> None:
-        found = self._connection.run(query)
-        if found:
-            raise key_error(self.location, self._spec, found[0], what)
-
-    def _delete_copies(self, names: Sequence[str], *, expected: int) -> None:
+    def _delete_copies(self, *, expected: int) -> None:
         """Delete as many copies of each row as go. Raises DataError naming a row that has fewer.
 
         A join on IS NOT DISTINCT FROM would compare every row with every other; hashes of whole rows let
         PostgreSQL join by hash, and NULLs are equal in them.
         """
+        names = self._names
         rows = columns_of(names, "t")
         same = " AND ".join(
             f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
@@ -401,10 +335,10 @@ class PostgresTable:
             f"(SELECT count(*) FROM found AS f WHERE f.__sq_number = d.__sq_number) LIMIT 1"
         )
         if not missing:
-            raise self._interfered(deleted, expected)
+            raise self._unexpected(deleted, expected)
         raise not_there(self.location, self._spec, missing[0])
 
-    def _interfered(self, made: int, expected: int) -> DataError:
+    def _unexpected(self, made: int, expected: int) -> DataError:
         return DataError(
             f"{self.location}: {made} rows changed instead of {expected}: a trigger or a rule of the "
             f"table keeps rows back, or someone else changes it at the same time"
