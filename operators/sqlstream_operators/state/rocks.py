@@ -102,7 +102,7 @@ def _options() -> Options:
     options.set_blob_gc_age_cutoff(0.5)
     options.set_blob_gc_force_threshold(0.5)
     # Filters of prefixes, too: to look for the rows of a key, files that have none are not read. 50,000 keys of
-    # 5 M, 3.2 M rows in 16 flushes: 12 µs a key without them, 6 with them.
+    # 5 M, 3.2 M rows in 16 flushes: 12 µs per key without them, 6 with them.
     options.set_prefix_extractor(SliceTransform.create_max_len_prefix(PREFIX_BYTES))
     table = BlockBasedOptions()
     table.set_block_cache(_block_cache())
@@ -244,7 +244,7 @@ class RocksBytes:
         return found
 
     def _step(self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None, found: _Found) -> int:
-        """Add the rows of ranges by one iterator; how often it had to seek.
+        """Add the rows of ranges by one iterator; how many seeks it took.
 
         It stands at the first key that no range before has passed: a range that ends before that key is empty, and costs
         nothing. A range that begins a few keys further on is gone to by steps, which cost a tenth of a seek.
@@ -388,13 +388,13 @@ class RocksBytes:
             self._compacting = True
 
     def level0_files(self) -> int:
-        """The number of files that every read has to look into."""
+        """The number of files that every read must look into."""
         return int(self._db.property_value("rocksdb.num-files-at-level0") or 0)
 
     def settle(self) -> None:
         """Wait for started compaction, half a second or until its first step has ended.
 
-        A step that is cut off is lost, so one has to end, or files would pile up on a slow machine; and while
+        A step that is cut off is lost, so each needs to end, or files would pile up on a slow machine; and while
         level 0 is full it goes on.
         """
         if not self._compacting:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -29,40 +28,14 @@ from .published_rows import PublishedRows
 from .rescaling import Rescaling
 from .segment_writing import living_rows, with_moved, worn_out, write_segments
 from .segments import Segments
+from .snapshots import SnapshotPolicy, uploaded_snapshot
 from .sst import UnreadableTableError
 from .state_tables import StateTables
 from .version import Delta, Segment, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
 T = TypeVar("T")
-_IMMUTABLE = (".sst", ".blob")
 #: From so many rows on, a whole table is read from the files of a version. Fewer are in RocksDB, which is open.
 PACKED_ROWS = 20_000
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SnapshotPolicy:
-    """When the files of the local RocksDB become the new snapshot.
-
-    When the deltas since the last one are larger than it (and than `min_bytes`), so that snapshots cost no
-    more than deltas do; or when there are more than `max_deltas` and the files that are not uploaded yet
-    are at most `new_bytes_per_delta_byte` times the deltas (and `min_bytes`); at the latest at four times
-    `max_deltas`. `retained_deltas` deltas before the snapshot stay, for caches on other machines that lag
-    behind.
-    """
-
-    min_bytes: int = 8 << 20
-    max_deltas: int = 32
-    new_bytes_per_delta_byte: int = 8
-    retained_deltas: int = 16
-
-    def due(self, deltas: int, delta_bytes: int, snapshot_bytes: int, new_bytes: Callable[[], int]) -> bool:
-        """Whether to take a snapshot now; `new_bytes` says how much it would upload."""
-        if deltas == 0:
-            return False
-        if delta_bytes > max(snapshot_bytes, self.min_bytes) or deltas > 4 * self.max_deltas:
-            return True
-        bound = max(self.new_bytes_per_delta_byte * delta_bytes, self.min_bytes)
-        return deltas > self.max_deltas and new_bytes() <= bound
 
 
 class ShardStore(StateTables):
@@ -182,7 +155,7 @@ class ShardStore(StateTables):
 
     @property
     def rebuilt(self) -> bool:
-        """Whether the local cache had to be built from the checkpoint."""
+        """Whether the local cache needed to be built from the checkpoint."""
         return self._cache.rebuilt
 
     def commit(self) -> ShardVersion:
@@ -217,7 +190,7 @@ class ShardStore(StateTables):
         return new
 
     def scan_all(self, table: str) -> pa.Table:
-        """See `StateStore.scan_all`. A large table is read from the files of the version, without RocksDB's calls a row."""
+        """See `StateStore.scan_all`. A large table is read from the version's files, without RocksDB's calls per row."""
         if not self.overlay.empty or self._rescaling or self._version.rows < PACKED_ROWS:
             return super().scan_all(table)
         slots = (self._cache.slot, *(self._local_dir / name for name in self._version.writers))
@@ -393,7 +366,7 @@ class ShardStore(StateTables):
         )
 
     def _new_bytes(self) -> int:
-        """The bytes of the files that a snapshot would have to upload."""
+        """The bytes of the files that a snapshot would need to upload."""
         have = {file.digest for file in self._version.snapshot}
         known = self._cache.load_digests()
         return sum(
@@ -408,7 +381,7 @@ class ShardStore(StateTables):
         rocks = self._cache.rocks
         if not self._rescaling:
             rocks.settle()
-        snapshot = self._upload_snapshot()
+        snapshot = uploaded_snapshot(self._cache, self._checkpoint, self._folder, old.snapshot)
         earlier = (*old.earlier, *old.deltas)
         chains = [old.earlier_chain]
         for past in earlier:
@@ -423,45 +396,6 @@ class ShardStore(StateTables):
             earlier_chain=old.chain if self._rescaling else chains[first],
             base_chain=old.chain,
         )
-
-    def _stored(self, name: str, size: int, digest: str) -> StateFile:
-        return StateFile(f"{self._folder}/files/{digest}-{name}", size, digest)
-
-    def _upload_snapshot(self) -> tuple[StateFile, ...]:
-        have = {file.name for file in self._version.snapshot}
-        known = self._cache.load_digests()
-        digests: dict[str, list[object]] = {}
-        files = []
-        copy = self._cache.slot / "checkpoint"
-        shutil.rmtree(copy, ignore_errors=True)
-        try:
-            self._cache.rocks.checkpoint(copy)
-            for path in sorted(copy.iterdir()):
-                size = path.stat().st_size
-                if not _belongs(path.name) or (path.suffix == ".log" and size == 0):
-                    continue
-                immutable = path.suffix in _IMMUTABLE
-                remembered = known.get(path.name) if immutable else None
-                if remembered is not None and remembered[0] == size:
-                    file = self._stored(path.name, size, str(remembered[1]))
-                    # What the store lost is given to it again, after a look at what the cache has of it.
-                    there = file.name in have and self._checkpoint.size(file.name) == size
-                else:
-                    there = False
-                if not there:
-                    file = self._stored(path.name, size, file_digest(path))
-                    self._checkpoint.put(file.name, path)
-                if immutable:
-                    digests[path.name] = [size, file.digest]
-                files.append(file)
-        finally:
-            shutil.rmtree(copy, ignore_errors=True)
-        self._cache.save_digests(digests)
-        return tuple(files)
-
-
-def _belongs(name: str) -> bool:
-    return name == "CURRENT" or name.startswith("MANIFEST-") or name.endswith((*_IMMUTABLE, ".log"))
 
 
 def _safe(state_id: str) -> str:

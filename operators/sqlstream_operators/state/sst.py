@@ -1,7 +1,7 @@
-"""Reading the rows of RocksDB's table files by the block, with numpy: RocksDB's own iterator costs four calls a row.
+"""Reading the rows of RocksDB's table files by the block, with numpy: RocksDB's own iterator costs four calls per row.
 
 Only what `rocks` writes is read: block-based tables with a plain index, of format 3 to 5, their blocks in LZ4 or plain;
-rows that are put or deleted, and deleted ranges. `UnreadableTableError` says of anything else that RocksDB has to read it.
+rows that are put or deleted, and deleted ranges. `UnreadableTableError` says of anything else that RocksDB must read it.
 Checksums of blocks are not looked at: a file's digest is, before.
 https://github.com/facebook/rocksdb/wiki/Rocksdb-BlockBasedTable-Format
 """

@@ -14,7 +14,6 @@ Writes of the running epoch are an overlay in memory that every read sees; the m
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
 from itertools import islice, pairwise, repeat
 from operator import is_not, lt
@@ -25,33 +24,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
-from sqlstream_operators.codec.binary import U8, from_list, from_matrix, parts, ragged
-from sqlstream_operators.codec.byte_order import bytes_order, key_words, sorted_distinct
+from sqlstream_operators.codec.binary import U8, from_list, from_matrix
+from sqlstream_operators.codec.byte_order import bytes_order, key_words
 from sqlstream_operators.codec.key_bytes import (
-    decode_columns,
     encode_pieces,
     join_pieces,
     to_bytes,
 )
-from sqlstream_operators.codec.keys import group_range, key_groups
 from sqlstream_operators.codec.rows import (
     decode_lists,
-    decode_packed_lists,
     decode_rows,
     encode_lists,
     encode_rows,
     packed_rows,
 )
-from sqlstream_operators.codec.runs import decode_stored, encode_runs, row_count
+from sqlstream_operators.codec.runs import encode_runs, row_count
 from sqlstream_operators.errors import StateError
-from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
+from sqlstream_operators.plan.state_schema import FOUND, StateSchema
 from sqlstream_operators.plan.types import BLOB
 
-from .layout import StoredTable, known_schemas, read_times, time_bound, time_bytes
-from .overlay import Overlay, Row, SortedBytes
+from .layout import StoredTable
+from .overlaid_map import OverlaidMap
+from .overlay import SortedBytes
 from .packed_rows import PackedRows
 from .range_reads import are_apart, read_ranges
-from .row_names import MOST_NAMES, names_from, names_of, numbers_of
+from .row_names import MOST_NAMES, names_of, numbers_of
+from .stored_tables import StoredTables
 
 #: From so many keys a row of a table on, looking for them reads the whole table: a step costs a tenth of a seek.
 _KEYS_PER_ROW = 32
@@ -59,7 +57,7 @@ _KEYS_PER_ROW = 32
 _RUN_ROWS = 1024
 
 
-class StateTables:
+class StateTables(StoredTables, OverlaidMap):
     """The tables of a `StateSchema` over a sorted map of bytes and this epoch's overlay: a `StateStore`."""
 
     def __init__(
@@ -72,34 +70,10 @@ class StateTables:
         schemas: Sequence[StateSchema] = (),
         lineage: str = "",
     ) -> None:
-        self.schema = schema
-        self.groups = group_range(shard, shards, max_parallelism)
-        self.max_parallelism = max_parallelism
-        self.schemas = known_schemas(schemas, schema)
-        self.base = base
-        self.overlay = Overlay()
+        StoredTables.__init__(self, schema, shard, shards, max_parallelism, schemas)
+        OverlaidMap.__init__(self, base)
         self._lineage = lineage
         self._named = 0
-        self.rows_changed = 0
-        self.bytes_changed = 0
-        # What this epoch learned about the map below: the sizes of rows that are there.
-        self._sizes: dict[bytes, int] = {}
-        self._scanned: tuple[bytes, bytes, list[bytes], list[bytes]] | None = None
-        ids = [known.schema_id for known in self.schemas]
-        self._written_as = ids.index(schema.schema_id)
-        order: dict[str, int] = {}
-        for known in self.schemas:
-            for table in known.tables:
-                order.setdefault(table.name, len(order))
-        self._tables: dict[str, StoredTable] = {}
-        for table in schema.tables:
-            versions = {
-                i: old.value
-                for i, known in enumerate(self.schemas)
-                for old in known.tables
-                if old.name == table.name
-            }
-            self._tables[table.name] = StoredTable(table, order[table.name], versions)
 
     def get(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.get`."""
@@ -253,27 +227,6 @@ class StateTables:
             keys, values, sizes = read_ranges(self.base, self.overlay, ranges, limits)
         return self._counted(stored, keys, values, sizes, limits, backwards=backwards)
 
-    def _one_by_one(
-        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int], *, backwards: bool = False
-    ) -> tuple[list[bytes], list[bytes], list[int]]:
-        """`read_ranges` of ranges in any order, or of the last rows of each (`backwards`)."""
-        found_keys: list[bytes] = []
-        found_values: list[bytes] = []
-        sizes: list[int] = []
-        for (first, last), rows in zip(ranges, most, strict=True):
-            if self.overlay.touches(first, last):
-                keys, values = self.scan_bytes(first, last)
-                part = slice(max(len(keys) - rows, 0), None) if backwards else slice(rows)
-                keys, values = keys[part], values[part]
-            elif backwards:
-                keys, values = self.base.scan_back(first, last, rows)
-            else:
-                keys, values = self.base.scan(first, last, rows)
-            found_keys += keys
-            found_values += values
-            sizes.append(len(keys))
-        return found_keys, found_values, sizes
-
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
         """See `StateStore.ends`."""
         stored = self._table(table)
@@ -399,251 +352,6 @@ class StateTables:
         found, values, _ = read_ranges(self.base, self.overlay, self._prefixes(self._table(table), keys))
         self.delete_sorted(table, found)
         return row_count(from_list(values))
-
-    def scan_bytes(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The keys and values in [first, last), the epoch's own writes included."""
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        for low, high in self.overlay.visible(first, last):
-            more_keys, more_values = self._scan_base(low, high)
-            keys, values = (more_keys, more_values) if not keys else (keys + more_keys, values + more_values)
-        own = self.overlay.keys(first, last)
-        return self.overlay.merged(keys, values, own) if own else (keys, values)
-
-    def changed(self) -> tuple[int, int]:
-        """How many more live rows, and bytes of them, there are than below the overlay.
-
-        Exact, but that a row put over one that this epoch has not read counts as new.
-        """
-        overlay, sizes = self.overlay, self._sizes
-        hidden: set[bytes] = set()
-        for first, last in overlay.ranges:
-            hidden.update(overlay.keys(first, last))
-        written, values = list(overlay.single), list(overlay.single.values())
-        present = written
-        if None in values:
-            unread = [k for k, v in zip(written, values, strict=True) if v is None and k not in sizes]
-            self._learn(sorted(key for key in unread if key not in hidden))
-            present = [k for k, v in zip(written, values, strict=True) if v is not None]
-        rows = self.rows_changed + len(present) + sum(map(len, overlay.loaded))
-        size = self.bytes_changed + sum(map(len, present)) + sum(map(len, filter(None, values)))
-        size += sum(part.size for part in overlay.loaded)
-        if sizes:
-            # The rows below that were read and are written: those with a size are there, and are replaced.
-            below = [key for key in written if key not in hidden] if hidden else written
-            before = np.fromiter(map(sizes.get, below, repeat(-1)), np.int64, len(below))
-            lengths = np.fromiter(map(len, below), np.int64, len(below))
-            replaced = before >= 0
-            rows -= int(np.count_nonzero(replaced))
-            size -= int(before[replaced].sum() + lengths[replaced].sum())
-        return rows, size
-
-    def forget(self) -> None:
-        """Drop the epoch's writes and what it learned."""
-        self.overlay = Overlay()
-        self.rows_changed = self.bytes_changed = 0
-        self._sizes = {}
-        self._scanned = None
-
-    def has_rows(self) -> bool:
-        """Whether any row lives, the epoch's own writes included (exact)."""
-        if self.overlay.loaded or any(value is not None for value in self.overlay.single.values()):
-            return True
-        return self._any(b"\x00", b"\xff")
-
-    def _any(self, first: bytes, last: bytes) -> bool:
-        own = self.overlay.keys(first, last)
-        if any(self.overlay.rows[key] is not None for key in own):
-            return True
-        for low, high in self.overlay.visible(first, last):
-            key = self.base.seek(low, high)
-            while key is not None:
-                if key not in self.overlay.rows:
-                    return True
-                key = self.base.seek(key + b"\x00", high)
-        return False
-
-    def _edges(self, ranges: list[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
-        """The first (`backwards`: last) row of each range, the epoch's own writes included."""
-        overlay = self.overlay
-        below = self.base.edges(ranges, backwards=backwards)
-        if overlay.empty:
-            return below
-        edges: list[Row | None] = []
-        for (first, last), row in zip(ranges, below, strict=True):
-            if row is not None and (row[0] in overlay.rows or overlay.hides(row[0])):
-                row = self._visible_edge(first, last, backwards=backwards)
-            own = overlay.edge(first, last, backwards=backwards)
-            if row is None or (own is not None and (own[0] > row[0]) == backwards):
-                row = own
-            edges.append(row)
-        return edges
-
-    def _visible_edge(self, first: bytes, last: bytes, *, backwards: bool) -> Row | None:
-        """The first (`backwards`: last) row below in [first, last) that the overlay leaves as it is."""
-        ranges = self.overlay.visible(first, last)
-        for low, high in reversed(ranges) if backwards else ranges:
-            [row] = self.base.edges([(low, high)], backwards=backwards)
-            while row is not None and row[0] in self.overlay.rows:
-                low, high = (low, row[0]) if backwards else (row[0] + b"\x00", high)
-                [row] = self.base.edges([(low, high)], backwards=backwards)
-            if row is not None:
-                return row
-        return None
-
-    def _learn(self, keys: list[bytes]) -> list[bytes | None]:
-        values = self.base.get_many(keys) if keys else []
-        if values.count(None) < len(values):
-            found = zip(keys, values, strict=True)
-            self._sizes.update((key, len(value)) for key, value in found if value is not None)
-        return values
-
-    def _fetch(self, keys: list[bytes]) -> list[bytes | None]:
-        """The values of sorted, distinct keys, the epoch's own writes included."""
-        overlay = self.overlay
-        if overlay.empty or not keys:
-            return self._learn(keys)
-        own = overlay.near(keys[0], keys[-1])
-        below = [key for key in keys if key not in own and not overlay.hides(key)]
-        found = dict(zip(below, self._learn(below), strict=True))
-        return [found[key] if key in found else own.get(key) for key in keys]
-
-    def _scan_base(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The rows below in [first, last); a part of the range that was scanned last is not read again."""
-        known = self._scanned_part(first, last)
-        if known is not None:
-            return known
-        keys, values = self.base.scan(first, last)
-        self._scanned = (first, last, keys, values)
-        return keys, values
-
-    def _measured(self, first: bytes, last: bytes) -> tuple[int, int]:
-        """How many rows there are below in [first, last), and about how many bytes they have."""
-        known = self._scanned_part(first, last)
-        if known is None:
-            return self.base.measure(first, last)
-        keys, values = known
-        return len(keys), sum(map(len, keys)) + sum(map(len, values))
-
-    def _scanned_part(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]] | None:
-        """The rows below in [first, last), if it is a part of the range that was scanned last."""
-        if self._scanned is None:
-            return None
-        low, high, keys, values = self._scanned
-        if first < low or high < last:
-            return None
-        part = slice(bisect.bisect_left(keys, first), bisect.bisect_left(keys, last))
-        return keys[part], values[part]
-
-    def _table(self, name: str) -> StoredTable:
-        if name not in self._tables:
-            raise KeyError(f"state {self.schema.state_id} has no table {name!r}")
-        return self._tables[name]
-
-    def _keys(self, stored: StoredTable, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
-        return to_bytes(self._encoded(stored, rows, names)) if rows.num_rows else []
-
-    def _encoded(
-        self, stored: StoredTable, rows: pa.Table, names: Sequence[str] | None = None
-    ) -> U8 | pa.Array:
-        """The keys of at least one row."""
-        spec, n = stored.spec, rows.num_rows
-        key = [conform(rows.column(field.name), to_arrow(field.type)) for field in spec.key]
-        groups = key_groups(key, self.max_parallelism, rows=n)
-        low, high = self.groups
-        if int(groups.min()) < low or int(groups.max()) >= high:
-            raise StateError(
-                f"state {self.schema.state_id}: a row of key group "
-                f"{int(groups.min() if groups.min() < low else groups.max())} "
-                f"came to the shard of groups {low} to {high - 1}"
-            )
-        header = np.empty((n, stored.header), np.uint8)
-        header[:, 0] = stored.index
-        header[:, -2:] = groups.astype(">u2").view(np.uint8).reshape(n, 2)
-        if spec.layout == "time":
-            times = conform(rows.column(TIME), pa.int64())
-            if times.null_count:
-                raise StateError(f"state {self.schema.state_id}: a row of {spec.name} has no time")
-            header[:, 1:9] = time_bytes(times.to_numpy(zero_copy_only=False))
-        fields = [*spec.key, *spec.sub_key]
-        if names is not None:
-            fields = fields[: len(names)]
-        arrays = key + [
-            conform(rows.column(field.name), to_arrow(field.type)) for field in fields[len(key) :]
-        ]
-        pieces = encode_pieces(arrays, [field.type for field in fields])
-        return join_pieces([header, *pieces])
-
-    def _key_part(self, stored: StoredTable, rows: pa.Table) -> U8 | pa.Array:
-        """The keys, without sub-keys, of at least one row."""
-        return self._encoded(stored, rows, [field.name for field in stored.spec.key])
-
-    def _prefixes(self, stored: StoredTable, keys: pa.Table) -> list[tuple[bytes, bytes]]:
-        """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
-        if not keys.num_rows:
-            return []
-        distinct = sorted_distinct(self._key_part(stored, keys))
-        # What follows is a sub-key, and every encoding begins with a byte 0 or 1.
-        return [(key, key + b"\xff") for key in to_bytes(distinct)]
-
-    def _rows(self, stored: StoredTable, keys: list[bytes], values: list[bytes]) -> pa.Table:
-        return self._unpacked(stored, PackedRows(from_list(keys), from_list(values)))
-
-    def _counted(
-        self,
-        stored: StoredTable,
-        keys: list[bytes],
-        values: list[bytes],
-        sizes: Sequence[int],
-        most: Sequence[int],
-        *,
-        backwards: bool = False,
-    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """The first (`backwards`: last) rows, at most `most`, of so many values each, and how many there are of each."""
-        rows, counts = self._expanded(stored, PackedRows(from_list(keys), from_list(values)))
-        found = np.array(sizes, np.int64)
-        if counts is None:
-            return rows, found
-        ends = np.concatenate([[0], np.cumsum(counts)])[np.cumsum(found)]
-        found = np.diff(ends, prepend=0)
-        kept = np.minimum(found, np.array(most, np.int64))
-        starts = ends - kept if backwards else ends - found
-        return rows.take(pa.array(ragged(starts, kept))), kept
-
-    def _unpacked(self, stored: StoredTable, rows: PackedRows) -> pa.Table:
-        return self._expanded(stored, rows)[0]
-
-    def _expanded(
-        self, stored: StoredTable, rows: PackedRows
-    ) -> tuple[pa.Table, npt.NDArray[np.int64] | None]:
-        """The rows that are in values, and how many are in each; None if one is in each."""
-        spec = stored.spec
-        offsets, data = parts(rows.keys)
-        columns, ends = decode_columns(data, offsets[:-1] + stored.header, offsets[1:], stored.key_types)
-        if not np.array_equal(ends, offsets[1:]):
-            raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
-        if spec.layout == "time":
-            columns.insert(0, pa.array(read_times(data, offsets[:-1] + 1)))
-        sizes: npt.NDArray[np.int64] | None
-        if spec.layout == "list":
-            decoded, sizes = decode_packed_lists(rows.values, spec.value, stored.versions)
-        else:
-            decoded, sizes = decode_stored(rows.values, spec.value, stored.versions)
-        if sizes is not None:
-            owners = pa.array(np.repeat(np.arange(len(sizes)), sizes))
-            of_runs = [names_from(columns.pop(), sizes).cast(to_arrow(BLOB))] if spec.layout == "key" else []
-            columns = [*(column.take(owners) for column in columns), *of_runs]
-        table = pa.Table.from_arrays(
-            [*columns, *(decoded.columns if spec.value else ())],
-            names=[*spec.key_columns, *spec.value_columns],
-        )
-        return table, sizes
-
-    @staticmethod
-    def _time_range(stored: StoredTable, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
-        if stored.spec.layout != "time":
-            raise ValueError(f"state table {stored.spec.name} is not ordered by time")
-        return time_bound(stored, from_us, stored.prefix), time_bound(stored, to_us, stored.after)
 
 
 def _binary(encoded: U8 | pa.Array) -> pa.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +28,6 @@ from sqlstream_operators.plan.spec import (
     EpochInput,
     ExchangeInput,
     ExchangeOutput,
-    FragmentStep,
     JoinStep,
     LateStep,
     LoadStateStep,
@@ -38,7 +36,6 @@ from sqlstream_operators.plan.spec import (
     ReadStateStep,
     Schema,
     SinkOutput,
-    SourceInput,
     Stage,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -47,6 +44,7 @@ from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Wa
 from sqlstream_operators.state.loading import columns_of
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion
+from sqlstream_operators.task.stage_reading import read_once
 
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
@@ -212,9 +210,9 @@ class StageRun:
             raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
         if late:
             self.late[step.operator] = self.late.get(step.operator, 0) + late
-        self.count_letters(step.table, step.operator, late + timeless)
+        self.count_dead_letters(step.table, step.operator, late + timeless)
 
-    def count_letters(self, table: str, operator: str, number: int) -> None:
+    def count_dead_letters(self, table: str, operator: str, number: int) -> None:
         """Count rows of a table that an operator can't count, or nobody (OUTSIDE)."""
         if number:
             of = self.uncounted.setdefault(table, {})
@@ -237,7 +235,7 @@ class StageRun:
         spec = step.operator
         stores = self._stores(step.name)
         if self.epoch.reemitted:
-            self._restate(step, stores, relations)
+            self._re_emit(step, stores, relations)
             return
         with self.timer.phase("fragment"):
             inputs = [self._table(relations, name) for name in step.inputs]
@@ -266,7 +264,7 @@ class StageRun:
                 raise InternalError(f"a {spec.kind} says that rows are late, but not of which table")
             late = self.letters.decided(step.name, table, result.late, self.duck, marks.late)
             self.late[step.name] = self.late.get(step.name, 0) + late
-            self.count_letters(table, step.name, late)
+            self.count_dead_letters(table, step.name, late)
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
@@ -293,7 +291,7 @@ class StageRun:
         output = conformed(rows, spec.output, f"join {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
-    def _restate(self, step: OperatorStep, stores: Stores, relations: Relations) -> None:
+    def _re_emit(self, step: OperatorStep, stores: Stores, relations: Relations) -> None:
         """Emit the answer that the operator's state has, if it keeps one; its input is not looked at."""
         spec = step.operator
         version = self._known_version(spec.state)
@@ -436,35 +434,3 @@ def _naming(step: str) -> Iterator[None]:
         raise MemoryExhaustedError(error.message, error.where or step) from error
     except MemoryError as error:
         raise MemoryExhaustedError(f"Python has no memory left ({error or 'MemoryError'})", step) from error
-
-
-def _readers(stage: Stage) -> dict[str, list[str]]:
-    """For each relation, the kinds of what reads it whenever the stage runs."""
-    readers: dict[str, list[str]] = defaultdict(list)
-    for step in stage.steps:
-        if isinstance(step, LateStep):
-            for name in (step.input, *step.also):
-                readers[name].append("table")
-        else:
-            for name in step.inputs:
-                readers[name].append("fragment" if isinstance(step, FragmentStep) else "table")
-    for output in stage.outputs:
-        readers[output.input].append("table")
-    return readers
-
-
-def read_once(stage: Stage) -> frozenset[str]:
-    """The fragments that at most one other fragment reads: they are part of its query."""
-    readers = _readers(stage)
-    return frozenset(
-        step.name
-        for step in stage.steps
-        if readers[step.name] in ([], ["fragment"])
-        and not (isinstance(step, FragmentStep) and step.materialized)
-    )
-
-
-def readings(stage: Stage) -> int:
-    """How many queries of the stage read its source."""
-    readers = _readers(stage)
-    return sum(len(readers[i.name]) for i in stage.inputs if isinstance(i, SourceInput))

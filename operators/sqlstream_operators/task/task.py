@@ -30,6 +30,7 @@ from sqlstream_operators.plan.spec import (
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.plan.watermarks import EARLIEST_EVENT_US, LATEST_EVENT_US, OUTSIDE, WATERMARK_MAX
 from sqlstream_operators.state.private_folder import make_private
+from sqlstream_operators.task.stage_reading import readings
 
 from .dead_letters import DeadLetters
 from .dimensions import add_dimensions
@@ -38,7 +39,7 @@ from .failing_rows import ChosenRows, FailingRow, failing, said_of
 from .io import Dividing, SplitReader, Stores, Writers
 from .poisoned import place_of
 from .report import REPORT_EDGE, Report
-from .stage_run import StageRun, readings, task_name
+from .stage_run import StageRun, task_name
 from .watermark_messages import WATERMARK_EDGE, gathered, to_next_level, to_shards
 
 __all__ = ["EpochContext", "rocks_stores", "run_shard_task", "run_source_task", "watermarks_for"]
@@ -309,7 +310,9 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: 
             name = _SPLIT if whole is None else whole.open()
             columns = source.columns if whole is None else [column.name for column in source.physical]
             told = f'SELECT * FROM "{name}" WHERE {outside}'
-            task.count_letters(source.name, OUTSIDE, task.letters.outside(source, columns, told, task.duck))
+            task.count_dead_letters(
+                source.name, OUTSIDE, task.letters.outside(source, columns, told, task.duck)
+            )
         where = f" WHERE NOT coalesce({outside}, FALSE)"
         if whole is not None:
             whole.where = where

@@ -16,8 +16,8 @@ from sqlstream_planner.bind.group_by import GroupBy, read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.outer_calls import OuterCall
-from sqlstream_planner.bind.over import windows_of
 from sqlstream_planner.bind.over_calls import function_of
+from sqlstream_planner.bind.over_names import windows_of
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery

@@ -1,13 +1,70 @@
-"""Clauses of a query about how it is run: the hint STATE_TTL behind SELECT."""
+"""Clauses of a query: conditions, the hint STATE_TTL, and those that are refused by name."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.catalog.options import parse_duration
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
+from sqlstream_planner.logical import Filter, Node
 from sqlstream_planner.sql.dialect import WindowTvf, function_name
+
+#: Of a query.
+QUERY_CLAUSES = {
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "match": "MATCH_RECOGNIZE",
+    "sample": "TABLESAMPLE",
+    "connect": "CONNECT BY",
+    "into": "SELECT INTO",
+    "locks": "FOR UPDATE",
+    "prewhere": "PREWHERE",
+    "settings": "SETTINGS",
+    "format": "FORMAT",
+    "for_": "FOR",
+    "options": "OPTION",
+    "exclude": "EXCLUDE behind the SELECT list",
+    "operation_modifiers": "a word behind SELECT",
+}
+#: Of an item of FROM.
+TABLE_CLAUSES = {
+    "version": "FOR SYSTEM_TIME AS OF",
+    "changes": "CHANGES",
+    "match": "MATCH_RECOGNIZE",
+    "when": "AT and BEFORE behind a table",
+    "system_time": "FOR SYSTEM_TIME AS OF",
+    "only": "ONLY before a table",
+    "partition": "PARTITION behind a table",
+    "indexed": "INDEXED BY",
+    "pattern": "a pattern behind a table",
+    "rows_from": "ROWS FROM",
+    "format": "FORMAT behind a table",
+}
+_INSTEAD = {
+    "SORT BY": "an order is only kept with LIMIT: ORDER BY … LIMIT",
+    "TABLESAMPLE": "WHERE HASH(id) % 10 = 0 takes a tenth of the rows, and the same ones each time",
+}
+
+
+def refuse_clauses(context: BindContext, node: exp.Expr, clauses: Mapping[str, str]) -> None:
+    """Refuse what is given of `clauses` (arguments of sqlglot, and what they are called). Raises DiagnosticError."""
+    for key, what in clauses.items():
+        found = node.args.get(key)
+        if found and what:
+            at = found[0] if isinstance(found, list) else found
+            context.unsupported(at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what))
+
+
+def filtered(context: BindContext, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Filter:
+    """The rows of `node` for which a condition holds; `what` is the clause that it stands in."""
+    resolved = context.translated(scope.resolve(predicate), scope.fields)
+    context.condition(resolved, scope.fields, what)
+    return Filter(node, resolved, context.span(predicate))
 
 
 def state_ttl(context: BindContext, query: exp.Select) -> int | None:

@@ -83,7 +83,7 @@ def _with_filters(context: BindContext, query: exp.Select, scope: Scope) -> exp.
 
 
 def _all_of(context: BindContext, condition: exp.Expr, scope: Scope) -> exp.Expr:
-    """The condition for each of the columns, all of which have to hold."""
+    """The condition for each of the columns, all of which must hold."""
     joined = exp.and_(
         *(exp.paren(made, copy=False) for _, made in _spread(context, condition, scope)), copy=False
     )

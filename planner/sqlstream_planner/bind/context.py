@@ -10,11 +10,17 @@ from typing import NoReturn, Protocol
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.bind.epoch_values import Volatile
 from sqlstream_planner.bind.quantifiers import COMPARISONS, as_any
 from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.written_orders import WrittenOrders
+from sqlstream_planner.bind.written_values import (
+    as_written,
+    has_untyped_keys,
+    plain_empty_map,
+    plain_time_cast,
+)
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.source_identity import compact
 from sqlstream_planner.catalog.tables import TableDef
@@ -25,19 +31,17 @@ from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.functions.translate.growth import check_growth
 from sqlstream_planner.expressions.infer import infer, require_boolean
-from sqlstream_planner.expressions.session_zone import UTC, in_zone, mixes_instants
+from sqlstream_planner.expressions.instants import mixes_instants
+from sqlstream_planner.expressions.session_zone import UTC, in_zone
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.form import form
-from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.parts import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.logical.expressions import sql
 from sqlstream_planner.properties.facts import Facts
-from sqlstream_planner.sql.as_written import marked
-from sqlstream_planner.sql.datatypes import exact_type, sql_type_of
-from sqlstream_planner.sql.dialect import data_type
 from sqlstream_planner.sql.parse import span_of
-from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
+from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, TypeProblem
 from sqlstream_planner.sql.rendered import RenderedSql
 from sqlstream_planner.sql.written_calls import written_call
 
@@ -258,7 +262,7 @@ class BindContext:
             return run()
         except TypeProblem as problem:
             node = problem.node if problem.node.meta or problem.node.parent is not None else expression
-            raise DiagnosticError(_as_written(problem.diagnostic(self.span(node)), fields)) from None
+            raise DiagnosticError(as_written(problem.diagnostic(self.span(node)), fields)) from None
 
     def refuse_subquery(self, node: exp.Expr) -> NoReturn:
         """Refuse a query that stands where a value is wanted. Raises DiagnosticError."""
@@ -376,17 +380,17 @@ class BindContext:
             check_growth(expression)
             translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
             self._note_constants(translated, types)
-            made = translated.transform(_plain_time_cast).transform(_plain_empty_map)
+            made = translated.transform(plain_time_cast).transform(plain_empty_map)
             return in_zone(made, types, self.volatile.zone)
         except TypeProblem as problem:
-            raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+            raise DiagnosticError(as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
 
     def in_session_zone(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """An expression that the binder made itself, as of the session's time zone. Raises DiagnosticError."""
         try:
             return in_zone(expression, self._types(fields), self.volatile.zone)
         except TypeProblem as problem:
-            raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+            raise DiagnosticError(as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
 
     def refuse_mixed_instants(self, node: exp.Expr, types: Sequence[SqlType]) -> None:
         """Refuse types that have a common one only by a time zone that is not UTC. Raises DiagnosticError."""
@@ -416,113 +420,12 @@ class BindContext:
                 self.constants[constant] = self.span(node)
 
 
-def has_untyped_keys(type_: SqlType) -> bool:
-    """Whether there is a map of no known keys in it, such as MAP{}: Arrow has none."""
-    if type_.kind is Kind.MAP and type_.key is not None and type_.key.kind is Kind.NULL:
-        return True
-    parts = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
-    return any(has_untyped_keys(part) for part in parts if part is not None)
-
-
 _INSTEAD: Mapping[str, str] = {
     "SETSEED": "write RAND(7), whose values follow from the seed and the row",
     "RANDN": "write sqrt(-2 * ln(1 - RAND())) * cos(2 * pi() * RAND())",
     "SHUFFLE": "sort by a hash: list_sort(list, …), or UNNEST the elements and order them by RAND()",
     "CURRENT_WATERMARK": "rows that are late go to the dead letters by themselves",
 }
-
-
-def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
-    """The diagnostic with columns by the user's names: inside a plan they are known by ids."""
-
-    def named(text: str) -> str:
-        for f in fields:
-            if f.id != f.name:
-                text = text.replace(f'"{f.id}"', f"`{f.name}`")
-        return text
-
-    return replace(
-        diagnostic,
-        message=named(diagnostic.message),
-        notes=tuple(named(note) for note in diagnostic.notes),
-        help=named(diagnostic.help) if diagnostic.help is not None else None,
-    )
-
-
-def checked(value: exp.Expr, exact: str, type_: SqlType) -> exp.Expr:
-    """A value that must be one of the type `exact` of DuckDB's, as a value of the type that columns have."""
-    return _checked(exp.Cast(this=value, to=data_type(exact)), type_)
-
-
-def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
-    """A cast to a type that DuckDB checks and rounds by (`exact_type`), as a value of the type that columns have."""
-    plain = cast.copy()
-    plain.set("this", plain.this.transform(_plain_time_cast))
-    # exp.cast would leave one of the two out: it takes INT[3] for INT[].
-    back = exp.Cast(this=plain, to=data_type(str(type_)))
-    return marked(back, "cast", [cast.copy()])
-
-
-def _plain_time_cast(node: exp.Expr) -> exp.Expr:
-    """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are asked for, cut off, as Flink does.
-
-    DuckDB's TIMESTAMP(3) is another type, TIMESTAMP_MS, that its functions and our state do not share, and to which
-    it rounds; its TIME has no precision. Raises TypeProblem for such a type inside another.
-    """
-    if not isinstance(node, exp.Cast) or not isinstance(node.to, exp.DataType):
-        return node
-    type_ = sql_type_of(node.to)
-    if exact_type(node.to) != str(type_):
-        return _checked(node, type_)
-    digits = _digits(node.to)
-    if not type_.is_timestamp and type_.kind is not Kind.TIME:
-        inside = next((t for t in node.to.find_all(exp.DataType) if _digits(t) not in (None, 6)), None)
-        if inside is not None and _is_time(sql_type_of(inside)):
-            raise TypeProblem(
-                node,
-                UNTRANSLATABLE,
-                f"a cast to {inside.sql(dialect='duckdb')} inside another type can't cut off digits",
-                help="leave the precision out, or cast the times themselves",
-            )
-        return node
-    if digits is None:
-        return node
-    plain = node.copy()
-    plain.set("to", data_type(str(type_)))
-    if digits >= 6:
-        return plain
-    return marked(_cut(plain, type_, digits), "cast", [node.copy()])
-
-
-def _plain_empty_map(node: exp.Expr) -> exp.Expr:
-    """MAP {} as MAP(): sqlglot writes MAP MAP() for it."""
-    empty = isinstance(node, exp.ToMap) and isinstance(node.this, exp.Struct) and not node.this.expressions
-    return exp.Map() if empty else node
-
-
-def _is_time(type_: SqlType) -> bool:
-    return type_.is_timestamp or type_.kind is Kind.TIME
-
-
-def _digits(type_: exp.DataType) -> int | None:
-    """The precision that a type is written with."""
-    sizes = [e.name for e in type_.expressions if isinstance(e, exp.DataTypeParam)]
-    return int(sizes[0]) if sizes and sizes[0].isdigit() else None
-
-
-def _cut(value: exp.Expr, type_: SqlType, digits: int) -> exp.Expr:
-    """A time with so many digits of its seconds left."""
-    if type_.kind is Kind.TIME:
-        text = exp.cast(value, "VARCHAR", dialect="duckdb")
-        length = exp.Literal.number(8 + (digits + 1 if digits else 0))
-        cut = exp.Anonymous(this="substring", expressions=[text, exp.Literal.number(1), length])
-        return exp.cast(cut, "TIME", dialect="duckdb")
-    if digits in (0, 3):
-        unit = "second" if digits == 0 else "millisecond"
-        return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), value])
-    width = exp.Interval(this=exp.Literal.string(str(10 ** (6 - digits))), unit=exp.Var(this="MICROSECOND"))
-    origin = exp.cast(exp.Literal.string("0001-01-01 00:00:00"), str(type_), dialect="duckdb")
-    return exp.Anonymous(this="time_bucket", expressions=[width, value, origin])
 
 
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:

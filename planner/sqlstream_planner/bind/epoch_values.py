@@ -38,7 +38,8 @@ from sqlstream_planner.logical import (
     transform,
     union_all,
 )
-from sqlstream_planner.logical.algebra import Apply, UnaryNode
+from sqlstream_planner.logical.algebra import Apply
+from sqlstream_planner.logical.arity import UnaryNode
 from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.sql.datatypes import as_type
 from sqlstream_planner.sql.written_calls import WrittenCall

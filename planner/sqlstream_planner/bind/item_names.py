@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.epoch_values import is_volatile_column
 from sqlstream_planner.bind.outer_calls import OuterCall
-from sqlstream_planner.bind.over import windows_of
+from sqlstream_planner.bind.over_names import windows_of
 from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.subqueries import has_subquery, places_above

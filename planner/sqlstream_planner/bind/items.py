@@ -6,11 +6,12 @@ from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
 from sqlstream_operators.plan.types import VARCHAR
-from sqlstream_planner.bind.context import BindContext, fresh, has_untyped_keys
+from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.spread_items import spread
 from sqlstream_planner.bind.stars import expand_star, star_of
+from sqlstream_planner.bind.written_values import has_untyped_keys
 from sqlstream_planner.logical import Field, Node, Project, column, sql
 from sqlstream_planner.sql.datatypes import as_type, nulls_as
 from sqlstream_planner.sql.dialect import duckdb_sql

@@ -11,15 +11,15 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.epoch_values import is_bound_process_time, is_volatile_column
+from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
 from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
+from sqlstream_planner.bind.over_names import named_windows, windows_of, with_window_names
 from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
-from sqlstream_planner.expressions.unnests import unnests_of
 from sqlstream_planner.logical import (
     ColumnId,
     Emission,
@@ -86,7 +86,7 @@ def bind_overs(
         return query, node, scope
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
-    windows = _Windows(context, _with_names(context, query, scope), _named_windows(context, query), node)
+    windows = _Windows(context, with_window_names(context, query, scope), named_windows(context, query), node)
     made: dict[str, Field] = {}
     for window in [w for place in places for w in windows_of(place)]:
         as_values(window)
@@ -119,52 +119,6 @@ def bind_overs(
         node,
         Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=windows.held),
     )
-
-
-def _with_names(context: BindContext, query: exp.Select, scope: Scope) -> Scope:
-    """The scope with the names of the SELECT list that an OVER may read: of what no OVER gives. Columns come first."""
-    read = {c.name.lower() for w in query.find_all(exp.Window) for c in w.find_all(exp.Column) if not c.table}
-    named = [item for item in query.expressions if isinstance(item, exp.Alias) and not windows_of(item)]
-    known: dict[str, exp.Expr] = {}
-    if any(item.alias.lower() in read and not scope.has(item.alias) for item in named):
-        for item in named:
-            if unnests_of(item.this):  # its rows are made above
-                continue
-            inner = Scope(context, scope.relations, known)
-            resolved = context.translated(inner.resolve(item.this), scope.fields)
-            if not any(
-                is_volatile_column(c.name) for c in resolved.find_all(exp.Column)
-            ):  # another value each time
-                known.setdefault(item.alias.lower(), resolved)
-    return replace(scope, aliases=known)
-
-
-def _named_windows(context: BindContext, query: exp.Select) -> dict[str, exp.Expr]:
-    found: dict[str, exp.Expr] = {}
-    for window in query.args.get("windows") or []:
-        if window.name.lower() in found:
-            context.fail(window.this, "SQL038", f"two windows are called `{window.name}`")
-        found[window.name.lower()] = window
-    return found
-
-
-def _short_name(f: Field) -> str:
-    return "rank" if f.name in RANK_FUNCTIONS else f.name
-
-
-def windows_of(expression: exp.Expr) -> list[exp.Window]:
-    """The OVERs of an expression, without those of sub-queries."""
-    found: list[exp.Window] = []
-
-    def visit(node: exp.Expr) -> None:
-        if isinstance(node, exp.Window):
-            found.append(node)
-        elif not isinstance(node, exp.Query | exp.Subquery):
-            for child in node.iter_expressions():
-                visit(child)
-
-    visit(expression)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,3 +424,7 @@ def _translated(context: BindContext, function: exp.Expr, scope: Scope) -> exp.E
     for argument in list(inner.iter_expressions()):
         argument.replace(context.translated(argument, scope.fields))
     return function
+
+
+def _short_name(f: Field) -> str:
+    return "rank" if f.name in RANK_FUNCTIONS else f.name

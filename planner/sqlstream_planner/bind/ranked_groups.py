@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
 from sqlstream_planner.bind.items import output_name
-from sqlstream_planner.bind.over import windows_of
+from sqlstream_planner.bind.over_names import windows_of
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.logical import sql
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -12,18 +12,19 @@ from sqlglot import exp
 from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
-from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
+from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.epoch_values import Volatile, with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
+from sqlstream_planner.bind.set_operations import union_of
+from sqlstream_planner.bind.sink_columns import assigned, exactly, filled_up, written_item
 from sqlstream_planner.bind.tables import Tables, instead_of_unknown
 from sqlstream_planner.catalog.columns import reserved_name
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
-from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply
 from sqlstream_planner.expressions.constants import Constant
-from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
-from sqlstream_planner.sql.datatypes import as_type, nulls_as
+from sqlstream_planner.logical import ConflictAction, Node, Project, Sink, column
+from sqlstream_planner.sql.datatypes import nulls_as
 from sqlstream_planner.sql.dialect import function_name
 from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
@@ -31,7 +32,6 @@ from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateView,
     InsertInto,
-    PhysicalColumn,
     Select,
     StatementSet,
 )
@@ -45,7 +45,7 @@ def _without_fields(item: exp.Expr) -> exp.Expr | None:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The relational algebra of a file: one root a sink, the job's options, warnings, and constants to try without a row."""
+    """A file's relational algebra: one root per sink, the job's options, warnings, and constants to try without a row."""
 
     roots: tuple[Sink, ...]
     options: JobOptions
@@ -130,7 +130,7 @@ class _ScriptBinder:
         inputs = write.inputs
         node = inputs[0]
         if len(inputs) > 1:
-            node = self._queries.union_of(write.at or exp.Null(), tuple(inputs))
+            node = union_of(self._context, write.at or exp.Null(), tuple(inputs))
         insert = write.insert
         return Sink(
             node,
@@ -181,115 +181,8 @@ class _ScriptBinder:
                     "write the same ON CONFLICT behind each",
                 )
             )
-        self._write(sink, self._assigned(statement, sink, node), statement.query)
+        self._write(sink, assigned(self._context, self._catalog, statement, sink, node), statement.query)
         self._writes[sink.name].insert = statement
-
-    def _assigned(self, statement: InsertInto, sink: SinkSpec, node: Node) -> Node:
-        """The query's columns as the sink's: by position, or by the column list; cast where needed."""
-        wanted = list(sink.schema)
-        if statement.columns:
-            by_name = {c.name.lower(): c for c in sink.schema}
-            wanted = []
-            for name in statement.columns:
-                if name.lower() not in by_name:
-                    raise DiagnosticError(
-                        Diagnostic(
-                            "SQL010",
-                            f"`{sink.name}` has no column `{name}`",
-                            statement.table_span,
-                            (f"it has {', '.join(c.name for c in sink.schema)}",),
-                            suggestion(name, [c.name for c in sink.schema]),
-                        )
-                    )
-                wanted.append(by_name[name.lower()])
-            if len({c.name for c in wanted}) != len(wanted):
-                raise DiagnosticError(
-                    Diagnostic(
-                        "SQL051",
-                        "a column is listed twice",
-                        statement.table_span,
-                        help="name each column once",
-                    )
-                )
-        if len(node.fields) != len(wanted):
-            raise DiagnosticError(
-                Diagnostic(
-                    "SQL051",
-                    f"columns given by the query: {len(node.fields)}, taken by `{sink.name}`: {len(wanted)}",
-                    self._context.span(statement.query),
-                    (
-                        f"the query gives {', '.join(f.name for f in node.fields)}",
-                        f"`{sink.name}` takes {', '.join(c.name for c in wanted)}",
-                    ),
-                    "give as many columns as the table has, in its order, or list the ones you give: INSERT INTO t (a, b)",
-                )
-            )
-        return self._filled(node, statement.query, sink, wanted, statement.table_span)
-
-    def _filled(
-        self, node: Node, query: exp.Expr, sink: SinkSpec, wanted: Sequence[Column], at: Span
-    ) -> Node:
-        """The columns of `sink`: the query's as those of `wanted`, in their order, and NULL for the rest."""
-        given = {
-            c.name: (f, self._cast(query, sink, i, f, c))
-            for i, (f, c) in enumerate(zip(node.fields, wanted, strict=True))
-        }
-        fields, expressions = [], []
-        for c in sink.schema:
-            if c.name in given:
-                f, expression = given[c.name]
-                bare = isinstance(expression, exp.Column)
-                made = replace(fresh(f, self._context, c.name), type=c.type)
-                fields.append(made if bare else replace(made, time=None, window=None))
-                expressions.append(expression)
-            else:
-                if not c.nullable:
-                    raise DiagnosticError(
-                        Diagnostic(
-                            "SQL052",
-                            f"column `{c.name}` of `{sink.name}` is NOT NULL, but the INSERT does not give it",
-                            at,
-                            help=f"add `{c.name}` to the column list and the query",
-                        )
-                    )
-                fields.append(Field(self._context.new_id(c.name), c.name, c.type))
-                expressions.append(_cast(exp.Null(), c))
-        return Project(node, tuple(fields), tuple(expressions))
-
-    def _cast(self, query: exp.Expr, sink: SinkSpec, position: int, f: Field, c: Column) -> exp.Expr:
-        verdict = assignable(f.type, c.type)
-        if verdict is Assignment.IMPOSSIBLE:
-            at = self._item(query, position, f)
-            possible = can_cast(f.type, c.type)
-            raise DiagnosticError(
-                Diagnostic(
-                    "SQL053",
-                    f"`{f.name}` is {f.type}, but column `{c.name}` of `{sink.name}` is {c.type}",
-                    self._context.span(at),
-                    help=f"write CAST({f.name} AS {c.type})"
-                    if possible
-                    else f"declare `{c.name}` as {f.type}",
-                )
-            )
-        table = self._catalog.table(sink.name)
-        declared = table.column(c.name) if table is not None else None
-        if isinstance(declared, PhysicalColumn) and declared.exact is not None:
-            return checked(column(f.id), declared.exact, c.type)
-        if f.type == c.type:
-            return column(f.id)
-        return self._context.in_session_zone(_cast(column(f.id), c), (f,))
-
-    @staticmethod
-    def _item(query: exp.Expr, position: int, f: Field) -> exp.Expr:
-        select = query
-        while isinstance(select, exp.Union | exp.Subquery | exp.Paren):
-            select = select.this
-        if isinstance(select, exp.Select):
-            stars = any(e.find(exp.Star) and not e.find(exp.Func) for e in select.expressions)
-            if not stars and position < len(select.expressions):
-                item: exp.Expr = select.expressions[position]
-                return item
-        return query
 
     def _create_as(self, statement: CreateTable) -> None:
         assert statement.as_select is not None
@@ -311,7 +204,9 @@ class _ScriptBinder:
         spec = replace(spec, schema=(*declared.values(), *given))
         self._write(
             spec,
-            self._filled(node, statement.as_select, spec, given, statement.name_span),
+            filled_up(
+                self._context, self._catalog, node, statement.as_select, spec, given, statement.name_span
+            ),
             statement.as_select,
         )
 
@@ -327,13 +222,13 @@ class _ScriptBinder:
             schema.append(Column(shown, nulls_as(f.type, VARCHAR), f.nullable))
         self._known_types(node, statement.query)
         spec = SinkSpec(name, self._catalog.connectors.printing, {}, tuple(schema))
-        self._write(spec, _exactly(node, spec, self._context), statement.query)
+        self._write(spec, exactly(node, spec, self._context), statement.query)
 
     def _known_types(self, node: Node, query: exp.Expr) -> None:
         """A sink whose columns are the query's must know their types."""
         for position, f in enumerate(node.fields):
             if not f.type.is_known:
-                item = self._item(query, position, f)
+                item = written_item(query, position, f)
                 fieldless = _without_fields(item)
                 if fieldless is not None:
                     self._context.fail(
@@ -369,11 +264,11 @@ class _ScriptBinder:
             what, not_written = f"a file in the format '{format_.name}'", format_.not_written
         for position, (f, c) in enumerate(zip(node.fields, sink.schema, strict=True)):
             if c.name.lower() in RESERVED:
-                place = self._context.span(self._item(at, position, f))
+                place = self._context.span(written_item(at, position, f))
                 raise DiagnosticError(reserved_name(c.name, place))
             if _has_one_of(c.type, not_written):
                 self._context.fail(
-                    self._item(at, position, f),
+                    written_item(at, position, f),
                     "SQL053",
                     f"column `{c.name}` of `{sink.name}` is {c.type}, which {what} can't hold",
                     help=f"write CAST({c.name} AS VARCHAR)",
@@ -511,16 +406,3 @@ def _has_one_of(type_: SqlType, kinds: frozenset[Kind]) -> bool:
     """Whether a type, or one inside it, is one of these."""
     inside = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
     return type_.kind in kinds or any(t is not None and _has_one_of(t, kinds) for t in inside)
-
-
-def _cast(expression: exp.Expr, c: Column) -> exp.Expr:
-    return as_type(expression, c.type)
-
-
-def _exactly(node: Node, sink: SinkSpec, context: BindContext) -> Node:
-    """The query's columns under the sink's names; a column of NULLs becomes text."""
-    fields, expressions = [], []
-    for f, c in zip(node.fields, sink.schema, strict=True):
-        fields.append(replace(fresh(f, context, c.name), type=c.type))
-        expressions.append(column(f.id) if f.type == c.type else _cast(column(f.id), c))
-    return Project(node, tuple(fields), tuple(expressions))

@@ -11,9 +11,10 @@ from sqlstream_operators.plan.spec import Column as PlanColumn
 from sqlstream_operators.plan.spec import MetadataColumn as PlanMetadata
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.types import TIMESTAMPTZ
-from sqlstream_planner.bind.context import BindContext, ReadTable, checked
+from sqlstream_planner.bind.context import BindContext, ReadTable
 from sqlstream_planner.bind.relation import Relation
 from sqlstream_planner.bind.scope import Scope, is_process_time
+from sqlstream_planner.bind.written_values import checked
 from sqlstream_planner.catalog.lookup_options import reload_us
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.source_options import idle_timeout_us, max_ahead_us

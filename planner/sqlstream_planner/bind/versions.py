@@ -108,7 +108,7 @@ class _Chain:
     """What is known of versions while projections and conditions are put over them.
 
     `gone` are the columns of which any says that a version ends the one before it and is none itself; `rank` is the column
-    that has to be bounded by a condition, None if there is none, or it is done.
+    that must be bounded by a condition, None if there is none, or it is done.
     """
 
     def __init__(

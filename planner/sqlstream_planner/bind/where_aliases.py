@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_planner.bind.aggregate_calls import aggregate_calls
-from sqlstream_planner.bind.over import windows_of
+from sqlstream_planner.bind.over_names import windows_of
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.subqueries import compared_with, places_above
 

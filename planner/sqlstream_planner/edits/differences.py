@@ -11,7 +11,7 @@ from sqlstream_planner.edits.derivations.stored import Stored, filtered
 from sqlstream_planner.explain.meaning import meaning_text, names_of_set_columns
 from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.form import Data, Form
-from sqlstream_planner.identity.relation import conjuncts
+from sqlstream_planner.identity.parts import conjuncts
 from sqlstream_planner.logical import Filter, SessionFunction, WindowFunction
 from sqlstream_planner.logical.tree import walk
 from sqlstream_planner.physical.state_node import StateNode

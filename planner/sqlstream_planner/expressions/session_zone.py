@@ -6,15 +6,23 @@ Tasks run in UTC, as readers and operators go by it. So `CAST(x AS DATE)` of a T
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType, quote_literal
 from sqlstream_planner.expressions.infer import infer
-from sqlstream_planner.logical.expressions import columns_of, raw, substitute
+from sqlstream_planner.expressions.instants import (
+    Types,
+    alike,
+    has_instants,
+    has_offset,
+    holds_instants,
+    mixes_instants,
+    text_of,
+)
+from sqlstream_planner.logical.expressions import raw, substitute
 from sqlstream_planner.sql.as_written import without_marks
 from sqlstream_planner.sql.datatypes import sql_type_of
 from sqlstream_planner.sql.dialect import constant_value
@@ -72,10 +80,6 @@ _SMALL_UNITS = frozenset(
 )
 #: Says that a text has an offset, or a zone, behind its time of day, or is the instant 'epoch'.
 _HAS_ZONE = r"':[0-9.]+\s*([Zz]|[+-][0-9:]+|[A-Za-z].*)\s*$|^\s*[Ee][Pp][Oo][Cc][Hh]\s*$'"
-#: Calls that give instants of what is none.
-_GIVE_INSTANTS = frozenset(
-    names_in("make_timestamptz to_timestamp timezone strptime try_strptime uuid_extract_timestamp")
-)
 #: Fields that DuckDB counts from the year of the era for instants, and from the year 0 for wall clocks.
 _OF_ERA = {
     **dict.fromkeys(("year", "years", "yr", "yrs", "y"), 1),
@@ -83,47 +87,18 @@ _OF_ERA = {
 }
 _DONE = "in_zone"
 
-Types = Mapping[str, tuple[SqlType, bool]]
-
 
 def in_zone(expression: exp.Expr, types: Types, zone: str) -> exp.Expr:
     """An expression as it is in a session of `zone`, for one of UTC; itself if there is no difference.
 
     Raises TypeProblem for what is not known to be the same, or how to write it.
     """
-    if zone == UTC or not _has_instants(expression, types):
+    if zone == UTC or not has_instants(expression, types):
         return expression
     plain = without_marks(expression).copy()
     writer = _Writer(types, zone)
     made = writer.written(plain)
     return made if writer.changed else expression
-
-
-def mixes_instants(types: Sequence[SqlType]) -> bool:
-    """Whether values of these types have a common one only by a time zone."""
-    kinds = {t.kind for t in types if t.kind is not Kind.NULL}
-    return Kind.TIMESTAMPTZ in kinds and len(kinds) > 1
-
-
-def _has_instants(expression: exp.Expr, types: Types) -> bool:
-    for id_ in columns_of(expression):
-        found = next((t for name, (t, _) in types.items() if name.lower() == id_.lower()), None)
-        if found is not None and _holds_instants(found):
-            return True
-    for node in expression.walk():
-        if isinstance(node, exp.Cast):
-            to = sql_type_of(node.to)
-            if _holds_instants(to) or to.kind is Kind.TIMETZ:
-                return True
-        call = written_call(node)
-        if call is not None and call.name in _GIVE_INSTANTS:
-            return True
-    return bool(expression.find(exp.AtTimeZone))
-
-
-def _holds_instants(type_: SqlType) -> bool:
-    inside = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
-    return type_.kind is Kind.TIMESTAMPTZ or any(t is not None and _holds_instants(t) for t in inside)
 
 
 @dataclass(slots=True)
@@ -167,7 +142,7 @@ class _Writer:
         if call is not None:
             return self._call(node, call)
         parts = [(p, self._type(p)) for p in _values(node)]
-        if not any(_holds_instants(t) for _, t in parts):
+        if not any(holds_instants(t) for _, t in parts):
             return node
         if isinstance(node, exp.Case | exp.Array):
             if any(mixes_instants([self._type(p) for p in alike]) for alike in _choices(node)):
@@ -195,9 +170,9 @@ class _Writer:
             return self._instant(node.this, from_)
         if to.kind is Kind.TIMESTAMPTZ and from_ == VARCHAR:
             return self._read(node)
-        if _holds_instants(from_) or _holds_instants(to):
+        if holds_instants(from_) or holds_instants(to):
             raise self._refused(node, f"a cast of {from_} to {to}", "cast the instants themselves")
-        if to.kind is Kind.TIMETZ and not _has_offset(node.this):
+        if to.kind is Kind.TIMETZ and not has_offset(node.this):
             raise self._refused(node, f"a cast of {from_} to {to}", "write the offset: TIMETZ '01:00:00+02'")
         return node
 
@@ -206,10 +181,10 @@ class _Writer:
         types = [self._type(o) for o in operands]
         if any(t.kind is Kind.TIMETZ for t in types):
             for operand, type_ in zip(operands, types, strict=True):
-                if type_.kind not in (Kind.TIMETZ, Kind.NULL) and not _has_offset(operand):
+                if type_.kind not in (Kind.TIMETZ, Kind.NULL) and not has_offset(operand):
                     raise self._refused(node, f"a comparison of TIME WITH TIME ZONE and {type_}")
             return node
-        if not any(_holds_instants(t) for t in types):
+        if not any(holds_instants(t) for t in types):
             return node
         for operand, type_ in zip(operands, types, strict=True):
             if type_.kind in (Kind.TIMESTAMPTZ, Kind.NULL) or not mixes_instants(types):
@@ -251,7 +226,7 @@ class _Writer:
             return self._instant(self._made(call.arguments), SqlType(Kind.TIMESTAMP))
         if call.name in ("strptime", "try_strptime") and len(types) == 2:
             return self._parsed(node, call)
-        if not any(_holds_instants(t) for t in types):
+        if not any(holds_instants(t) for t in types):
             return node
         if call.name in _OF_ERA and types[0].kind is Kind.TIMESTAMPTZ:
             return self._of_era(call.arguments[0], call.name)
@@ -260,7 +235,7 @@ class _Writer:
         if call.name in _OF_WALL_CLOCK and all(t.kind is Kind.TIMESTAMPTZ for t in types):
             return self._with_arguments(node, [self._local(a) for a in call.arguments])
         if call.name in ("date_part", "datepart"):
-            field = _text_of(call.arguments[0])
+            field = text_of(call.arguments[0])
             if field == "epoch":
                 return node
             if field in _OF_ERA and types[-1].kind is Kind.TIMESTAMPTZ:
@@ -268,11 +243,11 @@ class _Writer:
             if field and not field.startswith("timezone"):
                 return self._with_arguments(node, [call.arguments[0].copy(), self._local(call.arguments[1])])
         if call.name == "strftime":
-            pattern = _text_of(call.arguments[1])
+            pattern = text_of(call.arguments[1])
             if pattern and "%z" not in pattern:
                 return self._with_arguments(node, [self._local(call.arguments[0]), call.arguments[1].copy()])
         if call.name == "make_timestamptz" or (
-            call.name in _ANYWHERE and not mixes_instants(_alike(call, types))
+            call.name in _ANYWHERE and not mixes_instants(alike(call, types))
         ):
             return node
         if call.name == "time_bucket" and self._is_short(call.arguments[0]):
@@ -321,7 +296,7 @@ class _Writer:
         return made
 
     def _truncated(self, node: exp.Expr, call: WrittenCall) -> exp.Expr:
-        unit = _text_of(call.arguments[0])
+        unit = text_of(call.arguments[0])
         x = call.arguments[1]
         cut = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), self._local(x)])
         if unit in _LARGE_UNITS:
@@ -388,7 +363,7 @@ class _Writer:
             x=cast.this,
         )
         for part in made.find_all(exp.Cast):
-            if _holds_instants(sql_type_of(part.to)):
+            if holds_instants(sql_type_of(part.to)):
                 part.meta[_DONE] = True
         return made
 
@@ -428,7 +403,7 @@ def _values(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _choices(node: exp.Case | exp.Array) -> list[list[exp.Expr]]:
-    """Groups of parts that have to be of one type."""
+    """Groups of parts that must be of one type."""
     if isinstance(node, exp.Array):
         return [list(node.expressions)]
     branches: list[exp.If] = node.args.get("ifs") or []
@@ -441,33 +416,3 @@ def _choices(node: exp.Case | exp.Array) -> list[list[exp.Expr]]:
 _STRUCTURE = (
     exp.Ordered, exp.Order, exp.Where, exp.WindowSpec, exp.PropertyEQ, exp.Star, exp.Distinct, exp.Tuple
 )  # fmt: skip
-
-
-def _has_offset(node: exp.Expr) -> bool:
-    """Whether a time of day is a constant that says by how much it is ahead of UTC."""
-    bare = node.unnest()
-    text = str(bare.this) if isinstance(bare, exp.Literal) and bare.is_string else ""
-    return re.search(r":[0-9.]+\s*([Zz]|[+-][0-9:]+)\s*$", text) is not None
-
-
-def _alike(call: WrittenCall, types: Sequence[SqlType]) -> Sequence[SqlType]:
-    """The arguments of a call that have to be of one type."""
-    alike = call.name in (
-        "coalesce",
-        "ifnull",
-        "nullif",
-        "greatest",
-        "least",
-        "list_value",
-        "array_value",
-        "list_contains",
-    )
-    if call.name in ("if", "iff"):
-        return types[1:]
-    return types if alike else ()
-
-
-def _text_of(node: exp.Expr) -> str:
-    """The text of a literal, in lower case; '' of anything else."""
-    bare = node.unnest()
-    return str(bare.this).lower() if isinstance(bare, exp.Literal) and bare.is_string else ""

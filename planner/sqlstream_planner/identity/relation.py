@@ -3,24 +3,33 @@
 The form of a relation says which rows it has, without regard to its columns; the form of a column says what it holds in
 each of these rows. Both are read together: a column's form is understood in the relation that it is a column of. So
 that it can be understood in one way only, everything that makes rows or values of its own (an element of an UNNEST, a
-window, a branch of a UNION, a group, a rank) is named with its *level*, the number of such things on the way down to
+window, a branch of a UNION, a group, a rank) is named with its *nesting depth*, the number of such things on the way down to
 the sources: the same array unnested twice is two things. Projections make nothing, and filters commute with what
 copies rows, so that a view or a sub-query around a part of a query changes no form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import SqlType
-from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
-from sqlstream_planner.catalog.source_identity import compact
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.identity.parts import (
+    NO_COLUMNS,
+    Columns,
+    Rows,
+    call_form,
+    cast_columns,
+    conjuncts,
+    form_over,
+    key_forms,
+    order_forms,
+    source_column_form,
+    source_form,
+    window_form,
+)
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
@@ -28,15 +37,12 @@ from sqlstream_planner.logical import (
     AsOfJoin,
     EmitOnClose,
     EpochValues,
-    Field,
-    Fields,
     Filter,
     Join,
     LateralJoin,
     LookupJoin,
     Node,
     OrderLimit,
-    OrderTerm,
     OverWindow,
     Project,
     Scan,
@@ -48,50 +54,17 @@ from sqlstream_planner.logical import (
     Values,
     Versions,
     WindowFunction,
-    columns_of,
 )
 from sqlstream_planner.logical.operator import StandIn
 from sqlstream_planner.logical.parts import PEER_FUNCTIONS, WindowCall
 from sqlstream_planner.properties.analysis import Analysis
 
 
-class Columns(dict[str, Form]):
-    """The forms of columns by id, with their `types`: what an operator means depends on what it is applied to."""
-
-    def __init__(self, forms: Mapping[str, Form], types: Mapping[str, SqlType]) -> None:
-        super().__init__(forms)
-        self.types = types
-
-    @classmethod
-    def of(cls, node: Node, forms: Mapping[str, Form]) -> Columns:
-        """The columns of a node."""
-        return cls(forms, {f.id: f.type for f in node.fields})
-
-    def and_of(self, other: Columns) -> Columns:
-        """These and others, which have precedence."""
-        return Columns({**self, **other}, {**self.types, **other.types})
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Which rows a relation has: those of `base` for which all of `conditions` hold."""
-
-    base: Form
-    conditions: frozenset[Form] = frozenset()
-
-    @property
-    def form(self) -> Form:
-        """Both as one form."""
-        if not self.conditions:
-            return self.base
-        return form("filter", self.base, *sort_forms(self.conditions))
-
-
 class Meanings:
     """The forms of the relations and columns of one plan, computed once per node."""
 
     def __init__(self) -> None:
-        self._levels = _Levels()
+        self._depths = _Depths()
         self._columns = _ColumnForms(self)
         self._rows = _RowForms(self)
 
@@ -111,9 +84,9 @@ class Meanings:
         """What an aggregate call over `node`'s rows computes."""
         return call_form(call, self.columns(node))
 
-    def level(self, node: Node) -> int:
+    def nesting_depth(self, node: Node) -> int:
         """How many things that make rows or values of their own are on the longest way from `node` to a source."""
-        return self._levels(node)
+        return self._depths(node)
 
     def rows(self, node: Node) -> Rows:
         """As `relation`, its conditions apart."""
@@ -130,120 +103,15 @@ class Meanings:
         return form("session", node.window.size_us, columns[node.time_column], form("partition", *partition))
 
 
-#: Of what reads no column.
-NO_COLUMNS = Columns({}, {})
-
-
-def form_over(expression: exp.Expr, columns: Columns) -> Form:
-    """The form of an expression over columns with these forms.
-
-    A column that is not among them is one of the outer query a sub-query.
-    """
-    outer = {id_: form("outer column", id_) for id_ in columns_of(expression) if id_ not in columns}
-    return expression_form(expression, {**columns, **outer} if outer else columns, columns.types)
-
-
-def window_form(window: WindowSpec, time: Form) -> Form:
-    """Which windows a time falls into: lengths in µs, and the offset as far as it matters.
-
-    Windows of TUMBLE and HOP repeat after a slide, those of CUMULATE after a whole cycle.
-    """
-    period = window.size_us if window.kind is WindowKind.CUMULATE else window.slide_us
-    return form("window", window.kind.value, window.size_us, window.slide_us, window.offset_us % period, time)
-
-
-def call_form(call: AggregateCall, columns: Columns) -> Form:
-    """The form of an aggregate call over columns with these forms."""
-    order = (
-        form("order", form_over(e, columns), "desc" if descending else "asc", "first" if nulls else "last")
-        for e, descending, nulls in call.order_by
-    )
-    return form(
-        "aggregate call",
-        call.name,
-        "distinct" if call.distinct else None,
-        form("arguments", *(form_over(a, columns) for a in call.arguments)),
-        form_over(call.filter, columns) if call.filter is not None else None,
-        *order,
-    )
-
-
-def key_forms(
-    keys: Fields, expressions: Iterable[exp.Expr], grouping: Field | None, columns: Columns
-) -> list[Form]:
-    """The forms of what is grouped by.
-
-    Of several grouping sets (`grouping` tells their rows apart), one may have a key that another has not: keys that
-    are equal are not one key then, and each after the first is numbered. A window's bounds are in every set.
-    """
-    met: dict[Form, int] = {}
-    found = []
-    for f, e in zip(keys, expressions, strict=True):
-        key = form_over(e, columns)
-        if grouping is not None and f.window is None:
-            met[key] = times = met.get(key, 0) + 1
-            key = form("key again", times, key) if times > 1 else key
-        found.append(key)
-    return found
-
-
-def order_forms(terms: Iterable[OrderTerm], columns: Columns) -> tuple[Form, ...]:
-    """The forms of the terms of an ORDER BY."""
-    return tuple(
-        form(
-            "order",
-            columns[t.column],
-            "desc" if t.descending else "asc",
-            "first" if t.nulls_first else "last",
-        )
-        for t in terms
-    )
-
-
-def source_form(node: Scan) -> Form:
-    """Which rows a source has; what a dimension table has when it is looked up is another thing."""
-    return form("dimension" if node.is_dimension else "source", compact(node.identity.rows))
-
-
-def source_column_form(node: Scan, source: Form, name: str) -> Form:
-    """What a stored column of a source holds."""
-    meaning = node.identity.column(name)
-    return form("column", source, compact({k: v for k, v in meaning.items() if k != "source"}))
-
-
-class _Levels(Analysis[int]):
+class _Depths(Analysis[int]):
     def of(self, node: Node) -> int:
         if isinstance(node, StreamingOperator):
-            return self(node.stand_in.node) + node.stand_in.levels
-        below = max((self(i) for i in node.inputs), default=0)
-        match node:
-            case (
-                Scan()
-                | Values()
-                | Project()
-                | EpochValues()
-                | Filter()
-                | Sink()
-                | EmitOnClose()
-                | OrderLimit()
-            ):
-                return below
-            case (
-                Aggregate()
-                | Apply()
-                | AsOfJoin()
-                | Join()
-                | LateralJoin()
-                | LookupJoin()
-                | OverWindow()
-                | SessionFunction()
-                | SetOperation()
-                | Unnest()
-                | Versions()
-                | WindowFunction()
-            ):
-                return below + 1
-        raise InternalError(f"nobody said whether a {type(node).__name__} makes rows or values of its own")
+            return self(node.stand_in.node) + node.stand_in.nesting
+        if node.makes_own is None:
+            raise InternalError(
+                f"nobody said whether a {type(node).__name__} makes rows or values of its own"
+            )
+        return max((self(i) for i in node.inputs), default=0) + node.makes_own
 
 
 class _RowForms(Analysis[Rows]):
@@ -286,7 +154,7 @@ class _RowForms(Analysis[Rows]):
                 return Rows(form("union", *(self(b).form for b in node.branches)))
             case SetOperation():
                 branches = (
-                    form("branch", self(b).form, *_cast_columns(b.fields, node.fields, meanings.columns(b)))
+                    form("branch", self(b).form, *cast_columns(b.fields, node.fields, meanings.columns(b)))
                     for b in node.branches
                 )
                 return Rows(form(node.operator.lower(), "all" if node.all_ else "distinct", *branches))
@@ -332,45 +200,45 @@ class _ColumnForms(Analysis[Columns]):
 
     def _forms(self, node: Node) -> Mapping[str, Form]:
         meanings = self._meanings
-        level = meanings.level(node)
+        depth = meanings.nesting_depth(node)
         match node:
             case Scan():
                 source = source_form(node)
                 return {f.id: source_column_form(node, source, f.name) for f in node.fields}
             case Values():
-                return {f.id: form("value", level, n) for n, f in enumerate(node.fields)}
+                return {f.id: form("value", depth, n) for n, f in enumerate(node.fields)}
             case Project():
                 inside = self(node.input)
                 return {f.id: form_over(e, inside) for f, e in zip(node.fields, node.items, strict=True)}
             case EpochValues():
                 # The epoch is that in which a row passes here, which what is below decides.
                 rows = meanings.rows(node.input).base
-                new = {v.field.id: form(f"epoch {v.kind}", level, v.call or None, rows) for v in node.values}
+                new = {v.field.id: form(f"epoch {v.kind}", depth, v.call or None, rows) for v in node.values}
                 return {**self(node.input), **new}
             case WindowFunction():
                 window = meanings.window(node)
                 bounds = {"start": node.start, "end": node.end, "time": node.time}
-                new = {f.id: form(f"window {role}", level, window) for role, f in bounds.items()}
+                new = {f.id: form(f"window {role}", depth, window) for role, f in bounds.items()}
                 return {**self(node.input), **new}
             case SessionFunction():
                 sessions = meanings.sessions(node)
                 bounds = {"start": node.start, "end": node.end, "time": node.time}
-                new = {f.id: form(f"session {role}", level, sessions) for role, f in bounds.items()}
+                new = {f.id: form(f"session {role}", depth, sessions) for role, f in bounds.items()}
                 return {**self(node.input), **new}
             case Unnest():
-                return {**self(node.input), **self._elements(node, level)}
+                return {**self(node.input), **self._elements(node, depth)}
             case SetOperation() if node.is_union_all:
-                branches = [_cast_columns(b.fields, node.fields, self(b)) for b in node.branches]
+                branches = [cast_columns(b.fields, node.fields, self(b)) for b in node.branches]
                 return {
-                    f.id: forms[0] if len(set(forms)) == 1 else form("either", level, *forms)
+                    f.id: forms[0] if len(set(forms)) == 1 else form("either", depth, *forms)
                     for f, forms in zip(node.fields, zip(*branches, strict=True), strict=True)
                 }
             case SetOperation():
-                return {f.id: form("set column", level, n) for n, f in enumerate(node.fields)}
+                return {f.id: form("set column", depth, n) for n, f in enumerate(node.fields)}
             case Aggregate():
-                return self._groups(node, level)
+                return self._groups(node, depth)
             case OverWindow():
-                return {**self(node.input), **{c.field.id: self._over(node, c, level) for c in node.calls}}
+                return {**self(node.input), **{c.field.id: self._over(node, c, depth) for c in node.calls}}
             case Join():
                 joined = _joined(node, meanings)
                 return {f.id: joined[f.id] for f in node.fields}
@@ -379,14 +247,14 @@ class _ColumnForms(Analysis[Columns]):
                 return {f.id: joined[f.id] for f in node.fields}
             case Versions():
                 inside = self(node.input)
-                return {**inside, **({node.gone.id: form("gone", level)} if node.gone is not None else {})}
+                return {**inside, **({node.gone.id: form("gone", depth)} if node.gone is not None else {})}
             case LateralJoin():
                 return {**self(node.input), **self(node.query)}
             case Apply():
                 inside = self(node.query)
                 value = form(
                     "sub-query",
-                    level,
+                    depth,
                     node.kind.value,
                     node.comparison,
                     meanings.relation(node.query),
@@ -400,36 +268,36 @@ class _ColumnForms(Analysis[Columns]):
                 return self(node.input)
         raise InternalError(f"nobody said what the columns of a {type(node).__name__} mean")
 
-    def _elements(self, node: Unnest, level: int) -> Mapping[str, Form]:
+    def _elements(self, node: Unnest, depth: int) -> Mapping[str, Form]:
         array = self._meanings.expression(node.array, node.input)
         new = {
-            f.id: form("element", level, array, n if node.spread else None)
+            f.id: form("element", depth, array, n if node.spread else None)
             for n, f in enumerate(node.element)
         }
         if node.ordinality is not None:
-            new[node.ordinality.id] = form("ordinality", level, array)
+            new[node.ordinality.id] = form("ordinality", depth, array)
         return new
 
-    def _groups(self, node: Aggregate, level: int) -> Mapping[str, Form]:
+    def _groups(self, node: Aggregate, depth: int) -> Mapping[str, Form]:
         inside = self(node.input)
         found: dict[str, Form] = {}
         forms = key_forms(node.keys, node.key_expressions, node.grouping, inside)
         for f, key in zip(node.keys, forms, strict=True):
             # In a grouping set that has it not, a key is NULL: it is not what it is grouped by then.
             bound = f.window is not None
-            found[f.id] = key if node.grouping is None or bound else form("key", level, key)
+            found[f.id] = key if node.grouping is None or bound else form("key", depth, key)
         if node.grouping is not None:
-            found[node.grouping.id] = form("grouping", level, *_plain_keys(node, inside))
+            found[node.grouping.id] = form("grouping", depth, *_plain_keys(node, inside))
         for call in node.calls:
-            found[call.field.id] = form("aggregate", level, call_form(call, inside))
+            found[call.field.id] = form("aggregate", depth, call_form(call, inside))
         return found
 
-    def _over(self, node: OverWindow, call: WindowCall, level: int) -> Form:
+    def _over(self, node: OverWindow, call: WindowCall, depth: int) -> Form:
         inside = self(node.input)
         by_ties = call.name not in PEER_FUNCTIONS or call.by_rows
         return form(
             "over",
-            level,
+            depth,
             self._meanings.relation(node.input),
             call.name,
             "distinct" if call.distinct else None,
@@ -455,25 +323,25 @@ class _ColumnForms(Analysis[Columns]):
         if not own:
             return found
         known = self(node.meaning)
-        level = self._meanings.level(node)
+        depth = self._meanings.nesting_depth(node)
         for f in stand_in.columns:
             if f.id in known:
                 found[f.id] = known[f.id]
             elif f.window is not None:
                 spec = f.window.window
                 found[f.id] = form(
-                    f"window {f.window.role}", level, spec.kind.value, spec.size_us, spec.slide_us
+                    f"window {f.window.role}", depth, spec.kind.value, spec.size_us, spec.slide_us
                 )
         for call in stand_in.calls:
-            found.setdefault(call.field.id, form("aggregate", level, call_form(call, inside)))
+            found.setdefault(call.field.id, form("aggregate", depth, call_form(call, inside)))
         return found
 
 
 def _joined(node: Join | AsOfJoin | LookupJoin, meanings: Meanings) -> Columns:
     """The columns of both sides, each as one of its side."""
-    level = meanings.level(node)
+    depth = meanings.nesting_depth(node)
     left, right = (
-        Columns({id_: form(side, level, f) for id_, f in columns.items()}, columns.types)
+        Columns({id_: form(side, depth, f) for id_, f in columns.items()}, columns.types)
         for side, columns in (
             ("left", meanings.columns(node.left)),
             ("right", meanings.columns(node.right)),
@@ -501,21 +369,6 @@ def _as_of_rows(node: AsOfJoin, meanings: Meanings) -> Form:
         form_over(node.condition, joined) if node.condition is not None else None,
         *sort_forms(set(equal)),
     )
-
-
-def _cast_columns(given: Fields, wanted: Fields, columns: Columns) -> list[Form]:
-    """The columns of a branch as a set operation takes them: of the type that is common to all."""
-    return [
-        columns[g.id] if g.type == w.type else form("cast", columns[g.id], str(w.type))
-        for g, w in zip(given, wanted, strict=True)
-    ]
-
-
-def conjuncts(predicate: Form) -> tuple[Form, ...]:
-    """The conditions that a condition consists of."""
-    if predicate.op != "and":
-        return (predicate,)
-    return tuple(a for a in predicate.args if isinstance(a, Form))
 
 
 def _plain_keys(node: Aggregate, inside: Columns) -> list[Form]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -16,6 +17,7 @@ from sqlstream_operators.plan.window_spec import WindowSpec
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.source_identity import SourceIdentity
 from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.logical.arity import BinaryNode, Leaf, PassingNode, UnaryNode
 from sqlstream_planner.logical.columns import ColumnId, Field, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.parts import (
@@ -36,51 +38,6 @@ NO_CONNECTORS = Connectors()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Leaf(Node):
-    """A node that reads no other."""
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """No inputs."""
-        return ()
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UnaryNode(Node):
-    """A node over one input."""
-
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BinaryNode(Node):
-    """A node over two inputs."""
-
-    left: Node
-    right: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PassingNode(UnaryNode):
-    """A node that gives its input's columns as they are."""
-
-    @property
-    def fields(self) -> Fields:
-        """The input's fields."""
-        return self.input.fields
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scan(Leaf):
     """A source table; `fields` are its physical and metadata columns.
 
@@ -89,6 +46,8 @@ class Scan(Leaf):
     dimension table, of which lookup joins read a copy that is so old at most (0: each epoch looks for a newer one).
     `watermark` is what the source's watermark is computed of: expressions over the table's columns by their names.
     """
+
+    makes_own: ClassVar = False
 
     source: SourceSpec
     identity: SourceIdentity
@@ -109,6 +68,8 @@ class Scan(Leaf):
 class Values(Leaf):
     """Rows that are written out, one expression a field in each."""
 
+    makes_own: ClassVar = False
+
     fields: Fields
     rows: tuple[tuple[exp.Expr, ...], ...]
     at: Span | None = field(default=None, metadata=NON_SEMANTIC)
@@ -122,6 +83,8 @@ class Values(Leaf):
 class Project(UnaryNode):
     """Computes `items` for each row, one for each of `fields`."""
 
+    makes_own: ClassVar = False
+
     fields: Fields
     items: tuple[exp.Expr, ...]
 
@@ -134,6 +97,8 @@ class Project(UnaryNode):
 class Filter(PassingNode):
     """Keeps the rows for which `predicate` is true."""
 
+    makes_own: ClassVar = False
+
     predicate: exp.Expr
     at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
@@ -144,6 +109,8 @@ class WindowFunction(UnaryNode):
 
     Adds `start`, `end` (TIMESTAMP, window bounds) and `time` (end - 1 ms, an event-time attribute).
     """
+
+    makes_own: ClassVar = True
 
     window: WindowSpec
     time_column: ColumnId
@@ -165,6 +132,8 @@ class SessionFunction(UnaryNode):
     Adds `start` (the first row's time), `end` (the last row's time + gap; both TIMESTAMP) and `time` (end - 1 ms, an
     event-time attribute). `emission` says whether rows wait for their session to close.
     """
+
+    makes_own: ClassVar = True
 
     window: WindowSpec
     partition: tuple[ColumnId, ...]
@@ -216,6 +185,8 @@ class Unnest(UnaryNode):
     from 1.
     """
 
+    makes_own: ClassVar = True
+
     array: exp.Expr
     element: Fields
     spread: bool
@@ -240,9 +211,11 @@ class Join(BinaryNode):
 
     An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`. `ttl_us`: rows with a
     key that nothing touched for so long are forgotten. `bound`: how near each other in time the rows of a pair are, where
-    that follows from the condition and rows of both sides only come. `moved`: it is not where it was written, and what
+    that follows from the condition and both sides are append-only. `moved`: it is not where it was written, and what
     was expected of it there, for people.
     """
+
+    makes_own: ClassVar = True
 
     kind: JoinKind
     condition: exp.Expr | None
@@ -265,6 +238,8 @@ class Apply(Node):
     NULL: EXISTS, or how `operand` compares (`comparison`, as =) with ANY or ALL of the rows (IN is = ANY). `ttl_us`: rows
     with a key that nothing touched for so long are forgotten, as in a `Join`.
     """
+
+    makes_own: ClassVar = True
 
     input: Node
     query: Node
@@ -295,6 +270,8 @@ class LateralJoin(Node):
     are made of it. `ttl_us` as in a `Join`.
     """
 
+    makes_own: ClassVar = True
+
     input: Node
     query: Node
     kind: JoinKind
@@ -323,6 +300,8 @@ class Aggregate(UnaryNode):
     windows are given; `ttl_us`: a group that nothing touched for so long is forgotten.
     """
 
+    makes_own: ClassVar = True
+
     keys: Fields
     key_expressions: tuple[exp.Expr, ...]
     sets: tuple[tuple[int, ...], ...]
@@ -345,6 +324,8 @@ class SetOperation(Node):
 
     UNION ALL has any number of branches, the others have two.
     """
+
+    makes_own: ClassVar = True
 
     branches: tuple[Node, ...]
     fields: Fields
@@ -371,6 +352,8 @@ class OverWindow(UnaryNode):
     all of `order` stand in the order of these, ascending, NULLs first. `at` is the first OVER in the user's text.
     """
 
+    makes_own: ClassVar = True
+
     partition: tuple[ColumnId, ...]
     order: tuple[OrderTerm, ...]
     calls: tuple[WindowCall, ...]
@@ -381,9 +364,9 @@ class OverWindow(UnaryNode):
 
     @property
     def closed_by(self) -> Field | None:
-        """What says that a row's values are final, if rows only come: the end of the window that PARTITION BY names, or the
-        event time that the rows are ordered by, where no function looks at later rows. None if nothing does, or if EMIT
-        CHANGES says that nobody waits.
+        """What says that a row's values are final, if rows are append-only: the end of the window that PARTITION BY names,
+        or the event time that the rows are ordered by, where no function looks at later rows. None if nothing does, or if
+        EMIT CHANGES says that nobody waits.
         """
         if self.emission.changes:
             return None
@@ -420,6 +403,8 @@ class OverWindow(UnaryNode):
 class OrderLimit(PassingNode):
     """ORDER BY … LIMIT … OFFSET: `limit` rows after the first `offset` by `order`, then by `ties` as in `OverWindow`."""
 
+    makes_own: ClassVar = False
+
     order: tuple[OrderTerm, ...]
     limit: int
     offset: int
@@ -430,6 +415,8 @@ class OrderLimit(PassingNode):
 class EmitOnClose(PassingNode):
     """EMIT ON WINDOW CLOSE behind a query: its result is given when windows close, and never changes."""
 
+    makes_own: ClassVar = False
+
     at: Span | None = field(default=None, metadata=NON_SEMANTIC)
 
 
@@ -439,6 +426,8 @@ class Sink(PassingNode):
 
     `conflict` is what ON CONFLICT says, at `conflict_at`. `connectors` are those that there are.
     """
+
+    makes_own: ClassVar = False
 
     sink: SinkSpec
     label: str

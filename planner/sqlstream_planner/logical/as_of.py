@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.logical.algebra import BinaryNode, UnaryNode
+from sqlstream_planner.logical.arity import BinaryNode, UnaryNode
 from sqlstream_planner.logical.columns import ColumnId, EventTime, Field, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Part
 from sqlstream_planner.logical.parts import JoinKind
@@ -20,6 +21,8 @@ class Versions(UnaryNode):
     `input` is the scan of a table. Of one that is read as changes, `gone` says whether the row went then; what a row was
     before an update is left out.
     """
+
+    makes_own: ClassVar = True
 
     keys: tuple[ColumnId, ...]
     time: exp.Expr
@@ -94,6 +97,8 @@ class AsOfJoin(BinaryNode):
     `condition` is not of both: INNER leaves the row of the left out then, LEFT gives it beside NULLs. `forward`: it is the
     oldest at its time or later (`strict`: later), with the least `right_time`.
     """
+
+    makes_own: ClassVar = True
 
     kind: JoinKind
     keys: tuple[Equality, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.logical.algebra import UnaryNode
+from sqlstream_planner.logical.arity import UnaryNode
 from sqlstream_planner.logical.columns import Field, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Part
 
@@ -43,6 +44,8 @@ class EpochValues(UnaryNode):
     What is above it takes them for columns as any others, so that they are computed once per row and never again. `at` is
     where the first of them is written, `what` what is written there.
     """
+
+    makes_own: ClassVar = False
 
     values: tuple[EpochValue, ...]
     at: Span | None = field(default=None, metadata=NON_SEMANTIC)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.logical.algebra import BinaryNode, Filter, Project, Scan
+from sqlstream_planner.logical.algebra import Filter, Project, Scan
+from sqlstream_planner.logical.arity import BinaryNode
 from sqlstream_planner.logical.columns import Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.parts import JoinKind
@@ -20,6 +22,8 @@ class LookupJoin(BinaryNode):
     `right` is the scan of a dimension table, under projections and conditions. LEFT gives a row without any beside NULLs.
     It is algebra, and what runs: a row is looked up once, and nothing is kept of it.
     """
+
+    makes_own: ClassVar = True
 
     kind: JoinKind
     condition: exp.Expr

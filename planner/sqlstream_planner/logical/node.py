@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from dataclasses import fields as attributes
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sqlglot import exp
 
@@ -28,6 +28,10 @@ class Node:
     """A relation: rows with the columns `fields`, computed from those of `inputs`."""
 
     __slots__ = ()
+
+    #: Whether it makes rows or values of its own, which identities count (the nesting depth); of an operator its stand-in
+    #: says it. None: nobody said.
+    makes_own: ClassVar[bool | None] = None
 
     if TYPE_CHECKING:
         # Not real properties: a dataclass would take them for the defaults of attributes of these names.

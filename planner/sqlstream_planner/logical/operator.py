@@ -31,7 +31,7 @@ class Given(Enum):
     """When an operator gives a row."""
 
     AT_ONCE = "at once"
-    """When what it is made of comes; it may have to be corrected."""
+    """When what it is made of comes; it may need to be corrected."""
     WHEN_FINAL = "when final"
     """When the watermark says that nothing corrects it any more."""
     ON_CLOSE = "on close"
@@ -55,14 +55,14 @@ class Corrected(Enum):
 class StandIn:
     """What stands in for an operator in identities, which are derived from relational algebra.
 
-    Things that make rows are counted as at `node`, and `levels` more. `columns` mean what they do in the operator's
+    Things that make rows are counted as at `node`, and `nesting` more. `columns` mean what they do in the operator's
     `meaning`, all others what they do in its first input; `calls` are aggregates that may not be in the meaning.
     """
 
     node: Node
     columns: Fields = ()
     calls: tuple[AggregateCall, ...] = ()
-    levels: int = 0
+    nesting: int = 0
 
 
 class StreamingOperator(Node, ABC):

@@ -126,7 +126,7 @@ class JoinKind(StrEnum):
 
     @property
     def takes_back(self) -> bool:
-        """Whether a row without a partner is given, and taken back when one comes."""
+        """Whether a row without a partner is given, and retracted when one comes."""
         return self not in (JoinKind.INNER, JoinKind.CROSS, JoinKind.SEMI)
 
 

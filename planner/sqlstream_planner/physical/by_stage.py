@@ -31,7 +31,7 @@ def by_stage(blocks: Sequence[Block]) -> dict[str, list[Block]]:
 
 
 def result_of(name: str, node: Node, *, weighted: bool) -> Block:
-    """What an operator gives, in a stage of its name; `weighted`: its rows can be taken back."""
+    """What an operator gives, in a stage of its name; `weighted`: its rows can be retracted."""
     columns: dict[str, exp.Expr] = {f.id: column(f.id) for f in node.fields}
     if weighted:
         columns[WEIGHT_COLUMN] = column(WEIGHT_COLUMN)

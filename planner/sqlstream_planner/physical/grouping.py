@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.identity.form import Form, form, sort_forms
-from sqlstream_planner.identity.relation import Columns, call_form, key_forms
+from sqlstream_planner.identity.parts import Columns, call_form, key_forms
 from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
 from sqlstream_planner.physical.block import Block

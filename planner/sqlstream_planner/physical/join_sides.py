@@ -14,7 +14,7 @@ from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind, SqlType
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
-from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.parts import Columns, form_over
 from sqlstream_planner.identity.state import Stored, StoredTable
 from sqlstream_planner.logical import Join, Node, sql
 from sqlstream_planner.physical.block import Block, weight

@@ -52,7 +52,7 @@ class LateSessionRows:
         )
 
     def _found(self, block: Block) -> str:
-        """Each source row whose own session is closed, or that has no event time, with what letters tell of it."""
+        """Each source row whose own session is closed, or that has no event time, with what dead letters tell of it."""
         if ROW_COLUMN not in block.columns:
             raise InternalError("a late row can't be traced to its source row")
         time = sql(block.columns[self.node.time_column])

@@ -21,7 +21,7 @@ from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.aggregates.parts import over_value, row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
-from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.parts import Columns, form_over
 from sqlstream_planner.identity.state import Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, columns_of, sql
 from sqlstream_planner.physical.block import Block
@@ -48,7 +48,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class MultisetPlan:
-    """One multiset of counted values: its spec, and the SQL of what comes and goes in it."""
+    """One multiset of counted values: its spec, and the SQL of what is inserted into it and retracted."""
 
     spec: MultisetSpec
     fields: tuple[Stored, ...]

@@ -9,7 +9,7 @@ import re
 
 from sqlglot import exp
 
-#: What a format has to show so that equal texts come from equal truncated times, and what truncates to it.
+#: What a format must show so that equal texts come from equal truncated times, and what truncates to it.
 _UNITS = (
     (frozenset("Ymd"), "day"),
     (frozenset("YmdH"), "hour"),

@@ -73,7 +73,7 @@ def _of_other_systems(tokens: Sequence[Token], at: int) -> str | None:
 
 
 def _written_elsewhere(tokens: Sequence[Token], at: int, *, named: bool) -> str | None:
-    """The right way to write what other systems write otherwise, or what has to be quoted, before this token."""
+    """The right way to write what other systems write otherwise, or what must be quoted, before this token."""
     token, before = tokens[at], tokens[at - 1].text.upper() if at else ""
     if before in ("GROUPBY", "ORDERBY", "PARTITIONBY"):
         return f"write {before[:-2]} BY instead of `{tokens[at - 1].text}`"

@@ -8,8 +8,6 @@ lines instead, so a mark can never change what runs.
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,16 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
-from sqlstream_planner.sql.rendered import RenderedSql, Segment, line_starts
+from sqlstream_planner.sql.rendered import RenderedSql
 from sqlstream_planner.sql.template_bounds import (
     MAX_OUTPUT,
-    TOO_LONG,
-    bounded,
-    bounded_binop,
     bounded_filter,
-    bounded_join,
-    bounded_widths,
 )
+from sqlstream_planner.sql.template_marks import marked_source, segments_of, unmarked
+from sqlstream_planner.sql.template_sandbox import sandbox
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
@@ -42,9 +37,6 @@ MAX_CALLS = 300_000
 MAX_DEPTH = 1_000
 """How deep macros may call each other. Planning's stack would let them go on until a minute is over."""
 
-_MARK_OPEN, _MARK_CLOSE = "\U0010f800", "\U0010f801"
-_MARK_DIGITS = 0x10F810
-_MARK = re.compile(f"{_MARK_OPEN}([\U0010f810-\U0010f81f]+){_MARK_CLOSE}")
 #: Braces that no template can mean: `LIKE '{%'`, format('{{}}'), '{{' where nothing is closed behind it.
 _TEXT = re.compile(r"\{\{\{\}\}\}|\{\{\}\}|\{%(?=')|\{\{(?='(?![\s\S]*\}\}))|\{#(?='(?![\s\S]*#\}))")
 #: What stands for them while Jinja reads the file, of the same length.
@@ -84,7 +76,7 @@ def render_template(
     output = plain.run().translate(_PLAIN)
     marked_output = _Rendering(text, file, roots, variables, env, marked=True).run().translate(_PLAIN)
     sources = plain.sources
-    segments = _segments(marked_output, output, list(sources), sources, file)
+    segments = segments_of(marked_output, output, list(sources), sources, file)
     return RenderedSql(output, file, segments, MappingProxyType(dict(sources)))
 
 
@@ -200,62 +192,8 @@ class _Rendering:
 
     def _environment(self) -> SandboxedEnvironment:
         import jinja2
-        from jinja2 import nodes
-        from jinja2.compiler import CodeGenerator
-        from jinja2.sandbox import SandboxedEnvironment
 
-        rendering = self
-
-        class Loader(jinja2.BaseLoader):
-            def get_source(
-                self, environment: jinja2.Environment, template: str
-            ) -> tuple[str, str, Callable[[], bool]]:
-                return rendering._load(environment, template)
-
-        class Generator(CodeGenerator):
-            def visit_Concat(self, node: nodes.Concat, frame: Any) -> None:  # noqa: N802 - Jinja's name
-                self.write("environment.joined((")
-                for argument in node.nodes:
-                    self.visit(argument, frame)
-                    self.write(", ")
-                self.write("))")
-
-        class Sandbox(SandboxedEnvironment):
-            intercepted_binops = frozenset({"*", "**", "+", "%"})
-            code_generator_class = Generator
-
-            def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-                bounded_binop(operator, left, right)
-                return bounded(super().call_binop(context, operator, left, right))
-
-            def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-                if not isinstance(obj, jinja2.runtime.Macro):
-                    # Jinja's sandbox gives a function of its own for 'a'.format, around that of the text.
-                    method = inspect.unwrap(obj) if callable(obj) else obj
-                    fills = getattr(method, "__name__", "").startswith("format")
-                    text = getattr(method, "__self__", None)
-                    if text is not None and getattr(method, "__name__", "") == "join":
-                        bounded_join(text, *args)
-                    else:
-                        bounded_widths(text, *args, *kwargs.values(), fills=fills)
-                with rendering.called():
-                    return bounded(super().call(context, obj, *args, **kwargs))
-
-            def joined(self, values: Sequence[Any]) -> str:
-                """What `a ~ b` gives."""
-                texts = [str(value) for value in values]
-                if sum(map(len, texts)) > MAX_OUTPUT:
-                    raise OverflowError(TOO_LONG)
-                return "".join(texts)
-
-        jinja = Sandbox(
-            loader=Loader(),
-            undefined=jinja2.StrictUndefined,
-            autoescape=False,
-            keep_trailing_newline=True,
-            cache_size=0,
-            extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
-        )
+        jinja = sandbox(self._load, self.called)
         jinja.globals.clear()
         namespace = jinja2.utils.Namespace
         jinja.globals.update(
@@ -368,34 +306,7 @@ class _Rendering:
         text = _TEXT.sub(lambda found: found.group().translate(_SHIELDED), text)
         if not self.marked:
             return text
-        number = list(self.sources).index(file)
-        parts: list[str] = []
-        position = 0
-        in_raw = False
-        try:
-            tokens = list(environment.lexer.tokeniter(text, file, file))
-        except Exception:
-            return text  # It does not lex: compiling it says why.
-        starts: list[int] = []
-        for _, _, value in tokens:
-            # Only blanks that `{%-` strips can lie between two tokens.
-            found = text.find(value, position)
-            starts.append(found)
-            position = found + len(value)
-        for index, (_, kind, value) in enumerate(tokens):
-            start = starts[index]
-            if kind == "raw_begin":
-                in_raw = True
-            elif kind == "raw_end":
-                in_raw = False
-            if kind == "data" and value:
-                parts.append(_mark_text(number, start, 0))
-            elif kind == "variable_begin" and not in_raw:
-                end = next((i for i in range(index, len(tokens)) if tokens[i][1] == "variable_end"), index)
-                stop = starts[end] + len(tokens[end][2].rstrip())
-                parts.append(_mark_text(number, start, stop - start))
-            parts.append(value)
-        return "".join(parts)
+        return marked_source(environment, list(self.sources).index(file), file, text)
 
     # ---- errors ------------------------------------------------------------------------------------------
 
@@ -476,7 +387,7 @@ class _Rendering:
                     line, (column, length) = number, _place(other, word)
                     break
         span = Span(file, line, column, length)
-        raise DiagnosticError(Diagnostic(code, _unmark(message), span, notes, help))
+        raise DiagnosticError(Diagnostic(code, unmarked(message), span, notes, help))
 
 
 def _between_texts(kind: str, value: str) -> bool:
@@ -500,57 +411,3 @@ def _place(text: str, word: str | None) -> tuple[int, int]:
 
 def _newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-# ---- marks -----------------------------------------------------------------------------------------------
-
-
-def _mark_text(source: int, offset: int, length: int) -> str:
-    digits = "".join(f"{number:08x}" for number in (source, offset, length))
-    return _MARK_OPEN + "".join(chr(_MARK_DIGITS + int(d, 16)) for d in digits) + _MARK_CLOSE
-
-
-def _marks(text: str) -> Iterator[tuple[int, int, int, int, int]]:
-    """Each mark: where it starts and ends in `text`, and the source, offset and length that it carries."""
-    for found in _MARK.finditer(text):
-        digits = "".join(f"{ord(c) - _MARK_DIGITS:x}" for c in found.group(1))
-        if len(digits) == 24:
-            yield found.start(), found.end(), int(digits[:8], 16), int(digits[8:16], 16), int(digits[16:], 16)
-
-
-def _unmark(text: str) -> str:
-    return _MARK.sub("", text)
-
-
-def _segments(
-    marked: str, output: str, files: list[str], sources: Mapping[str, str], file: str
-) -> tuple[Segment, ...]:
-    segments = [Segment(0, file, 0, True)]
-    size = 0
-    done = 0
-    for start, end, source, offset, length in _marks(marked):
-        if source >= len(files):
-            continue
-        size += start - done
-        done = end
-        segments.append(Segment(size, files[source], offset, length == 0, length))
-    if _unmark(marked) != output:
-        return _segments_by_lines(output, sources[file], file)
-    # Of several marks at one offset the last one is whose text follows.
-    kept = [s for s, following in zip(segments, [*segments[1:], None], strict=True)
-            if following is None or following.start > s.start]  # fmt: skip
-    return tuple(kept)
-
-
-def _segments_by_lines(output: str, source: str, file: str) -> tuple[Segment, ...]:
-    out_lines, source_lines = output.split("\n"), source.split("\n")
-    out_starts, source_starts = line_starts(output), line_starts(source)
-    segments: list[Segment] = []
-    matcher = difflib.SequenceMatcher(a=source_lines, b=out_lines, autojunk=False)
-    for kind, a0, a1, b0, b1 in matcher.get_opcodes():
-        for row in range(b0, b1):
-            at = min(a0 + row - b0, max(a1 - 1, 0), len(source_lines) - 1)
-            same = kind == "equal"
-            length = 0 if same else max(1, len(source_lines[at]))
-            segments.append(Segment(out_starts[row], file, source_starts[at], same, length))
-    return tuple(segments) or (Segment(0, file, 0, True),)

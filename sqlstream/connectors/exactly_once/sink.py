@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
+from sqlstream.connectors.exactly_once.refusals import ahead, anew, behind, dropped
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import (
     LostConnectionError,
@@ -93,18 +94,18 @@ class ExactlyOnceSink:
         Raises TargetError if it is not, DiagnosticError (ENV006) if it can't be looked at.
         """
         if not self._seen(lambda: self._look_at(epochs)) and max(epochs) and self._edit is None:
-            raise self._dropped(max(epochs))
+            raise dropped(self._spec, self._target, max(epochs))
 
     def _look_at(self, epochs: Collection[int]) -> None:
         record = self._target.record(lock=False)
         is_new = not max(epochs) or self._edit is TargetEdit.REWRITE
         if not self._target.exists():
             if not is_new:
-                raise self._dropped(max(epochs))
+                raise dropped(self._spec, self._target, max(epochs))
             return
         if record is None or (not record.epoch and not (self._is_known() and self._owns(record))):
             if not is_new:
-                raise self._dropped(max(epochs))
+                raise dropped(self._spec, self._target, max(epochs))
             if self._edit is None:
                 self._check_shape()
                 self._check_empty()
@@ -217,7 +218,7 @@ class ExactlyOnceSink:
         if record is not None and not self._is_free(record) and self._target.exists():
             self._check_owner(record)
             if record.epoch > last_epoch and self._edit is not TargetEdit.REWRITE:
-                raise self._ahead(record.epoch, last_epoch)
+                raise ahead(self._spec, self._target, record.epoch, last_epoch)
         self._target.release()
 
     def _apply_first(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
@@ -237,7 +238,7 @@ class ExactlyOnceSink:
         self._target.open(create=True)
         record = self._target.record(lock=True)
         if record is None:
-            raise self._dropped(previous)
+            raise dropped(self._spec, self._target, previous)
         self._check_at(record, previous)
         self._apply(epoch, rows, over=record)
 
@@ -267,10 +268,10 @@ class ExactlyOnceSink:
     def _apply_again(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
         anew = self._edit is TargetEdit.REWRITE
         if not self._target.open(create=anew):
-            raise self._dropped(epoch)
+            raise dropped(self._spec, self._target, epoch)
         record = self._target.record(lock=True)
         if not anew and (record is None or not self._target.exists()):
-            raise self._dropped(epoch)
+            raise dropped(self._spec, self._target, epoch)
         if record is not None and not self._is_free(record):
             self._check_owner(record)
         if record is not None and is_committed(record, epoch):
@@ -306,7 +307,7 @@ class ExactlyOnceSink:
         record = self._target.record(lock=True)
         if edit is not TargetEdit.REWRITE:
             if record is None or not self._target.exists():
-                raise self._dropped(previous)
+                raise dropped(self._spec, self._target, previous)
             self._check_at(record, previous)
             self._edits().reshape(keep_rows=edit is TargetEdit.ALTER)
             return record
@@ -338,11 +339,11 @@ class ExactlyOnceSink:
             record = self._target.record(lock=True)
         if not self._target.exists():
             if previous:
-                raise self._dropped(previous)
+                raise dropped(self._spec, self._target, previous)
             self._target.create()
         elif self._is_free(record):
             if previous:
-                raise self._dropped(previous)
+                raise dropped(self._spec, self._target, previous)
             self._check_shape()
             self._check_empty()
         elif record is not None:
@@ -389,9 +390,9 @@ class ExactlyOnceSink:
     def _check_at(self, record: Record, epoch: int) -> None:
         self._check_owner(record)
         if record.epoch > epoch:
-            raise self._ahead(record.epoch, epoch)
+            raise ahead(self._spec, self._target, record.epoch, epoch)
         if record.epoch < epoch:
-            raise self._behind(record.epoch, epoch)
+            raise behind(self._spec, self._target, record.epoch, epoch)
 
     def _check_shape(self) -> None:
         if self._target.edits is not None:
@@ -404,7 +405,7 @@ class ExactlyOnceSink:
             raise TargetError(
                 f"the {words.noun} of `{self._spec.name}` can't be altered",
                 (f"{self._target.location} is a log: what was written stays as it is",),
-                f"choose another '{words.name_option}'; or {self._anew()}",
+                f"choose another '{words.name_option}'; or {anew(self._spec, self._target)}",
             )
         return self._target.edits
 
@@ -417,47 +418,6 @@ class ExactlyOnceSink:
                 f"empty the {words.noun} ({words.empty}), drop it ({words.drop}), or choose another "
                 f"'{words.name_option}'",
             )
-
-    def _ahead(self, there: int, here: int) -> TargetError:
-        words = self._target.wording
-        if not here:
-            return TargetError(
-                f"the {words.noun} of `{self._spec.name}` has rows from before it was left out",
-                (
-                    f"{self._target.location} is at epoch {there} of this state directory, for which the {words.noun} is "
-                    "new: the query did not write it for a while, or the state directory was restored from an older copy",
-                ),
-                self._anew(),
-            )
-        return TargetError(
-            f"the {words.noun} of `{self._spec.name}` has epoch {there}, but its state is at epoch {here}",
-            (f"{self._target.location} is newer: the state directory was restored from an older copy",),
-            f"restore the newer copy of the state directory; or {self._anew()}",
-        )
-
-    def _behind(self, there: int, here: int) -> TargetError:
-        words = self._target.wording
-        return TargetError(
-            f"the {words.noun} of `{self._spec.name}` has epoch {there}, but its state is at epoch {here}",
-            (f"{self._target.location} is older: the {words.noun} was restored from an older copy",),
-            f"restore the newer copy of the {words.noun}; or {self._anew()}",
-        )
-
-    def _dropped(self, epoch: int) -> TargetError:
-        words = self._target.wording
-        return TargetError(
-            f"the {words.noun} of `{self._spec.name}` is gone, or {words.record}",
-            (f"{self._target.location} had the rows up to epoch {epoch}",),
-            f"restore it; or {self._anew()}",
-        )
-
-    def _anew(self) -> str:
-        """How the target gets all that it should have."""
-        words = self._target.wording
-        return (
-            f"empty the {words.noun} if it is there ({words.empty}), and run with --rewrite {self._spec.name}: it is "
-            "given all that it should have"
-        )
 
     # ------------------------------------------------------------------------------------------ who writes
 

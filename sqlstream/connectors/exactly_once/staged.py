@@ -42,7 +42,7 @@ class StagingWriter:
 
 
 def staging_folder(sink: str) -> str:
-    """Where the rows of a sink are staged, a folder an epoch.
+    """Where the rows of a sink are staged, a folder per epoch.
 
     >>> staging_folder("a/b"), staging_folder("..")
     ('staged/sinks/a%2Fb', 'staged/sinks/%2E%2E')

@@ -17,7 +17,8 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryBytes
 from sqlstream_operators.state.published import PublishedShard, pages
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES
-from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.snapshots import SnapshotPolicy
 from sqlstream_operators.state.version import ShardVersion
 
 WHO = StateField("who", t.VARCHAR, "who")

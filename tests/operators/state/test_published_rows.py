@@ -19,7 +19,8 @@ from sqlstream_operators.state.cache import Cache, local_name, mapped
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.published_rows import PublishedRows
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES, MARKER
-from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.snapshots import SnapshotPolicy
 from sqlstream_operators.state.sst import TableFile, UnreadableTableError
 from sqlstream_operators.state.version import ShardVersion
 from tests.examples import seeds

@@ -20,7 +20,8 @@ from sqlstream_operators.state.packed_rows import PackedRows
 from sqlstream_operators.state.published import PublishedShard
 from sqlstream_operators.state.published_rows import PublishedRows
 from sqlstream_operators.state.segment_file import SegmentReader, cut_up, encode_segment, place_of
-from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.snapshots import SnapshotPolicy
 from sqlstream_operators.state.version import ShardVersion
 
 GROUPS = 16

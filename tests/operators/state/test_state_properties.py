@@ -21,7 +21,8 @@ from sqlstream_operators.plan.state_schema import FOUND, TIME, StateField, State
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES
-from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.snapshots import SnapshotPolicy
 from sqlstream_operators.state.state_tables import StateTables
 from sqlstream_operators.state.version import ShardVersion
 

@@ -27,7 +27,8 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.delta import decode_delta, encode_delta
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES, RocksBytes
-from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.snapshots import SnapshotPolicy
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion, file_digest
 

@@ -18,7 +18,7 @@ from sqlstream_planner.edits.derivations.rewritten import Rewriter, is_told_apar
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.derivations.values import distinct_states
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.identity.relation import form_over
+from sqlstream_planner.identity.parts import form_over
 from sqlstream_planner.logical import AggregateCall, Node
 from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.streaming import GroupAggregate

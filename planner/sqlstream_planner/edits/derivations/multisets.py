@@ -13,7 +13,7 @@ from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_planner.edits.derivations.spelled import spelling_of
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.identity.relation import form_over
+from sqlstream_planner.identity.parts import form_over
 from sqlstream_planner.physical.multisets import name_of_values
 from sqlstream_planner.physical.state_node import StateNode
 

@@ -19,7 +19,7 @@ from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.aggregates.sums import changed_sum
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.identity.relation import form_over
+from sqlstream_planner.identity.parts import form_over
 from sqlstream_planner.logical import AggregateCall, column
 from sqlstream_planner.physical.multisets import name_of_multiset
 from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode

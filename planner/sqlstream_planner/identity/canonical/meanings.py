@@ -6,7 +6,8 @@ from sqlglot import exp
 
 from sqlstream_planner.identity.canonical.canonical import Canonical
 from sqlstream_planner.identity.form import Form
-from sqlstream_planner.identity.relation import Columns, Meanings, Rows
+from sqlstream_planner.identity.parts import Columns, Rows
+from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import AggregateCall, Node, SessionFunction, WindowFunction
 
 
@@ -33,9 +34,9 @@ class CanonicalMeanings(Meanings):
         """What an aggregate call computes."""
         return self._canonical(self._meanings.call(call, node))
 
-    def level(self, node: Node) -> int:
+    def nesting_depth(self, node: Node) -> int:
         """As of the meanings."""
-        return self._meanings.level(node)
+        return self._meanings.nesting_depth(node)
 
     def rows(self, node: Node) -> Rows:
         """Which rows a node has, its conditions apart."""

@@ -1,7 +1,7 @@
 """COUNT(DISTINCT x), SUM(DISTINCT x), AVG(DISTINCT x): which values are counted, and what they add to a group.
 
 All of them over the same x share one operator that knows each value once, with a flag for each FILTER; it emits
-how the group's count and sum of distinct values change as values come and go.
+how the group's count and sum of distinct values change as values are inserted and retracted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
-from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.parts import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, column, sql
 from sqlstream_planner.physical.block import Block

@@ -19,7 +19,8 @@ from sqlstream_planner.aggregates.function import Decomposition
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data
-from sqlstream_planner.identity.relation import Columns, Meanings, form_over
+from sqlstream_planner.identity.parts import Columns, form_over
+from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
 from sqlstream_planner.logical import AggregateCall, Field, Node, Project, column, columns_of, sql
 from sqlstream_planner.logical.text import duration

@@ -17,7 +17,7 @@ from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form
-from sqlstream_planner.identity.relation import Columns, order_forms
+from sqlstream_planner.identity.parts import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import Fields, Node, column
 from sqlstream_planner.physical.block import Block

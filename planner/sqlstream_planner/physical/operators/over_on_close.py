@@ -22,7 +22,7 @@ from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import BIGINT, BLOB
 from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 from sqlstream_planner.identity.form import Data, Form, form
-from sqlstream_planner.identity.relation import Columns, order_forms
+from sqlstream_planner.identity.parts import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import EventTime, Field, Fields, column, sql
 from sqlstream_planner.logical.text import duration

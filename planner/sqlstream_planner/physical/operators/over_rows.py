@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
-from sqlstream_planner.identity.relation import Columns
+from sqlstream_planner.identity.parts import Columns
 from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import Fields, Node, sql
 from sqlstream_planner.physical.block import Block, weight
@@ -36,7 +36,7 @@ class RowsInput:
             if c.name == WEIGHT_COLUMN:
                 items.append((f"CAST({sql(weight(block))} AS BIGINT)", WEIGHT_COLUMN))
             elif c.name == KIND_COLUMN:
-                # Rows that only come: each takes the place of the one before.
+                # Append-only rows: each takes the place of the one before.
                 kind = sql(block.columns[KIND_COLUMN]) if KIND_COLUMN in block.columns else "'+U'"
                 items.append((kind, KIND_COLUMN))
         if self.window_end is not None:

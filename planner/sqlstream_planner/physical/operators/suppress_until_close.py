@@ -12,7 +12,7 @@ from sqlstream_operators.plan.suppress_until_close_spec import SuppressUntilClos
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import form
-from sqlstream_planner.identity.relation import key_forms
+from sqlstream_planner.identity.parts import key_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import Node
 from sqlstream_planner.physical.block import Block, hidden

@@ -15,7 +15,7 @@ from sqlstream_planner.aggregates.count import COUNT
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
-from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.parts import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, Field, Node, raw, sql
 from sqlstream_planner.logical.text import describe_window

@@ -1,4 +1,4 @@
-"""What of an edit somebody has to agree to, as `plan` shows it and `run` asks for it: what begins in mid-input."""
+"""What of an edit somebody must agree to, as `plan` shows it and `run` asks for it: what begins in mid-input."""
 
 from __future__ import annotations
 

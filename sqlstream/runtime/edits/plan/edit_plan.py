@@ -13,25 +13,18 @@ from datetime import datetime
 from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.edits.consent import Consent
 from sqlstream.runtime.edits.history.readings import (
-    History,
-    Reading,
     SourceOf,
-    history,
     needs_of,
-    reads_epoch,
-    sources_of,
     speed_of,
 )
-from sqlstream.runtime.edits.plan.consents import consent_of, sink_consent
+from sqlstream.runtime.edits.plan.consents import sink_consent
 from sqlstream.runtime.edits.plan.plan_parts import (
     Against,
     EditPlan,
     SinkChange,
-    SinkPart,
     Size,
     SourceChange,
     SourcePart,
-    StatePart,
 )
 from sqlstream.runtime.edits.plan.sink_parts import sink_parts, with_history
 from sqlstream.runtime.edits.plan.source_parts import (
@@ -39,6 +32,14 @@ from sqlstream.runtime.edits.plan.source_parts import (
     source_parts,
     source_problems,
     watermark_notes,
+)
+from sqlstream.runtime.edits.plan.state_parts import (
+    agreed,
+    fresh_results,
+    history_of,
+    read_again_whole,
+    state_consents,
+    state_part,
 )
 from sqlstream.runtime.edits.sinks.sink_edit import NOWHERE, Given, SinkEdit, holds_rows
 from sqlstream.runtime.edits.sinks.sink_edits import (
@@ -56,7 +57,6 @@ from sqlstream.runtime.edits.sources.left_out_rows import (
 from sqlstream.runtime.edits.sources.shared_data import Feeds, other_feeds, unclear_tables
 from sqlstream.runtime.edits.sources.unread_rows import UnreadRows, both
 from sqlstream.runtime.edits.states.forgetting import forgetful_states, forgotten_by
-from sqlstream.runtime.edits.states.titles import title_of
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
     former_plan,
@@ -69,11 +69,9 @@ from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Written
 from sqlstream_planner.edits.decide import decide
-from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
-from sqlstream_planner.explain.meaning import field_meaning, field_meanings
+from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.text.masking import without_password
 
@@ -247,7 +245,7 @@ def _compare(
             same_rows=both(feeds.same_state, unread.same_state),
         )
     ]
-    edits = [_read_again_whole(edit, now, unread) for edit in edits]
+    edits = [read_again_whole(edit, now, unread) for edit in edits]
     forgotten = forgotten_by(edits, before.forgetful)
     given = replace(
         given,
@@ -272,14 +270,14 @@ def _compare(
         new_sinks=new_sinks,
         forgotten=forgotten,
     )
-    there = _history(edits, sinks, now, known, None if problems else source_of, before.rows_per_second)
+    there = history_of(edits, sinks, now, known, None if problems else source_of, before.rows_per_second)
     consents: list[Consent] = []
     states = []
     for edit in edits:
-        part = _state(_agreed(edit, now, there), before, now, there)
+        part = state_part(agreed(edit, now, there), before.sizes, now, there)
         states.append(part)
         if not given.accepts("fresh", part.name):
-            consents += _consents(part, now, there)
+            consents += state_consents(part, now, there)
     specs = {spec.name: spec for spec in now.sinks}
     for number, sink in enumerate(sinks):
         if sink.from_history:
@@ -316,7 +314,7 @@ def _compare(
         problems=tuple(problems),
         warnings=tuple(d for d in told if d.severity == "warning"),
         consents=tuple(replace(one, why=replace(one.why, severity="warning")) for one in consents),
-        results=(*_fresh_results(states), *(s.result for s in sinks if s.result)),
+        results=(*fresh_results(states), *(s.result for s in sinks if s.result)),
         notes=(
             *_key_groups(before.max_parallelism, now),
             *watermark_notes(before.plan, before.positions, now, known),
@@ -330,18 +328,6 @@ def _compare(
             for name in _withdrawn(edits, decided, now, unread)
         },
     )
-
-
-def _read_again_whole(edit: StateEdit, now: PhysicalPlan, unread: UnreadRows) -> StateEdit:
-    """The edit with why nothing is kept of a state: rows that were dead letters belong to it."""
-    if edit.new is None or edit.old is not None or not unread.sources:
-        return edit
-    of_others = [n for n in sources_of(now, edit.new.state.state_id) if n in unread.sources]
-    if not of_others:
-        return edit
-    reason = f"rows of {' and '.join(of_others)} that could not be read before may be rows now"
-    fields = tuple(replace(f, reason=reason) for f in edit.fields)
-    return replace(edit, reason=reason, fields=fields)
 
 
 def _names(
@@ -416,79 +402,3 @@ def _key_groups(before: int, now: PhysicalPlan) -> Iterable[str]:
             f"max-parallelism was {before:,} and is {now.options.max_parallelism:,}: "
             "every key goes to its new key group"
         )
-
-
-# ------------------------------------------------------------------------------------------------ states
-
-
-def _history(
-    edits: Iterable[StateEdit],
-    sinks: Iterable[SinkPart],
-    now: PhysicalPlan,
-    known: Mapping[str, SourceState],
-    source_of: SourceOf | None,
-    rows_per_second: float | None,
-) -> History:
-    """What is there of the sources that a state with missing fields, or a new sink, is made of."""
-    parts = [
-        cut_down(now, {edit.new.state.state_id})
-        for edit in edits
-        if edit.new is not None and edit.needs_history
-    ]
-    parts += [cut_down(now, (), {sink.name}) for sink in sinks if sink.from_history]
-    wanted = {source.name for part in parts for source in part.sources}
-    # Where nothing was read, nothing was looked up.
-    read = [part for part in parts if any(source.name in known for source in part.sources)]
-    looked_up = {d.name: d for part in read for d in part.dimensions}
-    specs = [s for s in now.sources if s.name in wanted]
-    of_epochs = any(reads_epoch(part) for part in read)
-    return history(specs, known, source_of, rows_per_second, looked_up.values(), of_epochs=of_epochs)
-
-
-def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:
-    """The edit as it can be carried out: what can't be read again begins empty."""
-    if edit.new is None or not edit.missing:
-        return edit
-    if there.missing.keys().isdisjoint(needs_of(now, {edit.new.state.state_id})):
-        return edit
-    return edit.fresh()
-
-
-def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) -> StatePart:
-    readings: tuple[Reading, ...] = ()
-    if edit.new is not None and edit.needs_history:
-        readings = tuple(there.readings[name] for name in sources_of(now, edit.new.state.state_id))
-    title = title_of(edit.state)
-    was = "" if edit.old is None or edit.new is None else title_of(edit.old.state)
-    return StatePart(
-        edit,
-        title,
-        "" if was == title else was,
-        edit.fields or tuple(_dropped(edit.state)),
-        None if edit.old is None else before.sizes.get(edit.old.state.state_id),
-        readings,
-    )
-
-
-def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
-    meanings = field_meanings(state)
-    for table in state.tables:
-        for part, fields in (("key", table.key), ("sub_key", table.sub_key), ("value", table.value)):
-            for f in fields:
-                yield FieldEdit(Verdict.DROP, table.name, part, f.name, field_meaning(f, meanings))
-
-
-def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Consent]:
-    if part.edit.verdict is Verdict.FRESH:
-        why = there.gone(needs_of(now, {part.edit.state.state_id}))
-        if why is not None:
-            yield consent_of(part.edit, why)
-
-
-def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:
-    for part in states:
-        missing = dict.fromkeys(f.meaning for f in part.fields if f.verdict is Verdict.FRESH)
-        if missing and part.edit.old is None:
-            yield f"Not exact: `{part.name}` ({part.title}) begins empty, and counts only from now on."
-        elif missing:
-            yield f"Not exact: {', '.join(missing)} of `{part.name}` only from now on."
