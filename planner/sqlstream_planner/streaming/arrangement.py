@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.logical.algebra import Filter, PassingNode, Project
+from sqlstream_planner.logical.algebra import Filter, Project
+from sqlstream_planner.logical.arity import PassingNode
 from sqlstream_planner.logical.columns import Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node, Part
 from sqlstream_planner.logical.operator import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import PassingNode
+from sqlstream_planner.logical.arity import PassingNode
 from sqlstream_planner.logical.columns import ColumnId, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (
@@ -98,4 +98,4 @@ class FirstRow(StreamingOperator, PassingNode):
     @property
     def stand_in(self) -> StandIn:
         # Identities count it as one more thing that makes rows, and are stored so.
-        return StandIn(self.input, levels=1)
+        return StandIn(self.input, nesting=1)

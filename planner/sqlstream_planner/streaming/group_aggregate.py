@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.aggregates.registry import read_at_once
 from sqlstream_planner.expressions.passed_on import passed_on
-from sqlstream_planner.logical.algebra import UnaryNode
+from sqlstream_planner.logical.arity import UnaryNode
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.expressions import reading_only
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node, Part
@@ -65,7 +65,7 @@ class GroupAggregate(StreamingOperator, UnaryNode):
         return (*self.keys, *grouping, *(c.field for c in self.calls))
 
     def is_updating(self, updating: Updating) -> bool:
-        # DISTINCT over rows that stay: a row that was given once is never taken back.
+        # DISTINCT over rows that stay: a row that was given once is never retracted.
         return bool(self.calls) or self.grouping is not None or not self.keys or updating(self.input)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import BinaryNode
+from sqlstream_planner.logical.arity import BinaryNode
 from sqlstream_planner.logical.columns import Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (

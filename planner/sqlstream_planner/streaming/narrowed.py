@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from sqlstream_planner.logical.algebra import BinaryNode, Project
+from sqlstream_planner.logical.algebra import Project
+from sqlstream_planner.logical.arity import BinaryNode
 from sqlstream_planner.logical.columns import ColumnId
 from sqlstream_planner.logical.expressions import column
 from sqlstream_planner.logical.node import Node

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import OverWindow, UnaryNode
+from sqlstream_planner.logical.algebra import OverWindow
+from sqlstream_planner.logical.arity import UnaryNode
 from sqlstream_planner.logical.columns import ColumnId, EventTime, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import BinaryNode, Project
+from sqlstream_planner.logical.algebra import Project
+from sqlstream_planner.logical.arity import BinaryNode
 from sqlstream_planner.logical.columns import Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (
@@ -52,7 +53,7 @@ class RegularJoin(StreamingOperator, BinaryNode):
         return joined_fields(self.left.fields, self.right.fields, self.kind)
 
     def is_updating(self, updating: Updating) -> bool:
-        # A row without a partner is taken back when one comes.
+        # A row without a partner is retracted when one comes.
         return self.kind.takes_back or updating(self.left) or updating(self.right)
 
     @property

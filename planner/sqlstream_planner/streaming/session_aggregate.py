@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
-from sqlglot import exp
-
 from sqlstream_operators.plan.window_spec import WindowSpec
-from sqlstream_planner.logical.algebra import UnaryNode
 from sqlstream_planner.logical.columns import ColumnId, EventTime, Field, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (
-    EARLY,
     Constant,
-    Corrected,
-    Given,
     Key,
     Keys,
     StandIn,
-    StreamingOperator,
-    Timed,
-    Updating,
 )
 from sqlstream_planner.logical.parts import AggregateCall
 from sqlstream_planner.logical.text import by_columns, calls_text, describe_window
+from sqlstream_planner.streaming.session_operator import SessionOperator
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SessionAggregate(StreamingOperator, UnaryNode):
+class SessionAggregate(SessionOperator):
     """Groups rows by the session of their `partition`, whose columns are `keys` in the result; see `SessionWindows`."""
 
     window: WindowSpec
@@ -50,48 +42,12 @@ class SessionAggregate(StreamingOperator, UnaryNode):
         """Keys, window bounds and the aggregates."""
         return (*self.keys, self.start, self.end, self.window_time, *(c.field for c in self.calls))
 
-    def is_updating(self, updating: Updating) -> bool:
-        return self.early
-
-    @property
-    def why_updating(self) -> str | None:
-        return EARLY
-
-    @property
-    def corrected(self) -> Corrected:
-        return Corrected.WITH_INPUT
-
-    @property
-    def is_consolidated(self) -> bool:
-        return True
-
-    @property
-    def given(self) -> Given:
-        return Given.AT_ONCE if self.early else Given.ON_CLOSE
-
     def unique_keys(self, keys: Keys, constant: Constant) -> Sequence[Key]:
         # Sessions of a partition are apart, and none ends before one that is closed.
         return ((*(f.id for f in self.keys), self.end.id),)
 
     def constant_columns(self, constant: Constant) -> frozenset[str]:
         return frozenset()
-
-    def timed_columns(self, timed: Timed) -> frozenset[str] | None:
-        return None
-
-    def is_bounded(self, updating: Updating) -> bool | None:
-        return True
-
-    @property
-    def time_to_live(self) -> int | None:
-        return None
-
-    @property
-    def remembers_given(self) -> bool:
-        return False
-
-    def answer_keys(self, updating: Updating) -> Mapping[str, exp.Expr] | None:
-        return None
 
     def wanted(self, needed: Set[str]) -> tuple[set[str], ...]:
         return (self.reads(),)

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from sqlglot import exp
-
 from sqlstream_operators.plan.window_spec import WindowSpec
-from sqlstream_planner.logical.algebra import UnaryNode, held_back
+from sqlstream_planner.logical.algebra import held_back
 from sqlstream_planner.logical.columns import ColumnId, EventTime, Field, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (
-    EARLY,
     Constant,
-    Corrected,
-    Given,
     Key,
     Keys,
     StandIn,
-    StreamingOperator,
-    Timed,
-    Updating,
 )
 from sqlstream_planner.logical.text import by_columns, describe_window
 from sqlstream_planner.streaming.narrowed import narrowed
+from sqlstream_planner.streaming.session_operator import SessionOperator
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SessionWindows(StreamingOperator, UnaryNode):
+class SessionWindows(SessionOperator):
     """Each row with the bounds of its session: when that closes, or (`early`) at once, and again when it changes.
 
     `time` says when sessions close: those whose end is `lateness_us` behind its watermark.
@@ -51,47 +44,11 @@ class SessionWindows(StreamingOperator, UnaryNode):
         """The input's fields, whose times the watermark has passed, and the three window columns."""
         return (*held_back(self.input.fields), self.start, self.end, self.window_time)
 
-    def is_updating(self, updating: Updating) -> bool:
-        return self.early
-
-    @property
-    def why_updating(self) -> str | None:
-        return EARLY
-
-    @property
-    def corrected(self) -> Corrected:
-        return Corrected.WITH_INPUT
-
-    @property
-    def is_consolidated(self) -> bool:
-        return True
-
-    @property
-    def given(self) -> Given:
-        return Given.AT_ONCE if self.early else Given.ON_CLOSE
-
     def unique_keys(self, keys: Keys, constant: Constant) -> Sequence[Key]:
         return keys(self.input)
 
     def constant_columns(self, constant: Constant) -> frozenset[str]:
         return constant(self.input)
-
-    def timed_columns(self, timed: Timed) -> frozenset[str] | None:
-        return None
-
-    def is_bounded(self, updating: Updating) -> bool | None:
-        return True
-
-    @property
-    def time_to_live(self) -> int | None:
-        return None
-
-    @property
-    def remembers_given(self) -> bool:
-        return False
-
-    def answer_keys(self, updating: Updating) -> Mapping[str, exp.Expr] | None:
-        return None
 
     def wanted(self, needed: Set[str]) -> tuple[set[str], ...]:
         return self.reads_through(needed)

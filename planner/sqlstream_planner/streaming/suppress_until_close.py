@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlstream_operators.plan.window_spec import WindowSpec
-from sqlstream_planner.logical.algebra import PassingNode
+from sqlstream_planner.logical.arity import PassingNode
 from sqlstream_planner.logical.columns import Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (

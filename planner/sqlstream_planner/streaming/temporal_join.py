@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import BinaryNode
+from sqlstream_planner.logical.arity import BinaryNode
 from sqlstream_planner.logical.as_of import as_of_fields
 from sqlstream_planner.logical.columns import ColumnId, EventTime, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import UnaryNode
+from sqlstream_planner.logical.arity import UnaryNode
 from sqlstream_planner.logical.arrival import is_first_come
 from sqlstream_planner.logical.columns import ColumnId, EventTime, Field, Fields
 from sqlstream_planner.logical.expressions import column

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.logical.algebra import UnaryNode
+from sqlstream_planner.logical.arity import UnaryNode
 from sqlstream_planner.logical.columns import ColumnId, Field, Fields
 from sqlstream_planner.logical.node import NON_SEMANTIC, Node
 from sqlstream_planner.logical.operator import (
