@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,3 +42,22 @@ def ask(
     if not answer.endswith("\n"):
         out.write("\n")
     return tuple(wanted) if answer.strip().lower() in _YES else None
+
+
+def until_agreed(
+    attempt: Callable[[tuple[str, ...]], None], accepted: tuple[str, ...], sources: Mapping[str, str]
+) -> ConsentNeededError | None:
+    """Attempt with what is `accepted`, and again with what the user agrees to; what was refused, None if it was done."""
+    from sqlstream.runtime.edits.consent import ConsentNeededError
+
+    while True:
+        try:
+            attempt(accepted)
+            return None
+        except ConsentNeededError as needed:
+            if not can_ask():
+                raise
+            agreed = ask(needed, accepted, sources)
+            if agreed is None:
+                return needed
+            accepted = (*accepted, *agreed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,12 @@ import click
 
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
-from sqlstream.cli.origins import origin_of
-from sqlstream.cli.renamed import check_renamed
+from sqlstream.cli.opened import Opened, opened
 from sqlstream.cli.render import colourful, show
-from sqlstream.cli.state_directory import check_folder, is_missing
-from sqlstream.project import load_project, parse_pairs, plan, state_directory
+from sqlstream.cli.state_directory import is_missing
+from sqlstream.project import plan
 
 if TYPE_CHECKING:
-    from sqlstream.project import Project
     from sqlstream.runtime.edits.plan.plan_parts import EditPlan
     from sqlstream_planner.pipeline import Planned
 
@@ -71,45 +69,19 @@ def command(
         raise click.UsageError(
             "--diff looks at no state: leave --from, --state-dir, --source-moved, --accept and --rewrite out"
         )
-    project = load_project(file.parent, profile)
-    given = parse_pairs(variables, "--var")
-    planned = plan(file, project, given)
+    pipeline = opened(file, profile, variables)
+    planned = pipeline.planned
     check_accepted(accepted, planned.physical)
     if old is not None:
-        from sqlstream.runtime.edits.declared_moves import respelled_in
-        from sqlstream.runtime.edits.plan.edit_plan import edit_diff
-
-        before = plan(old, project, given)
+        made, planned = _against_file(pipeline, old)
         against = f"against {old}"
-        base_dir = str(file.parent.absolute())
-        known_as = respelled_in(before.physical.sources, planned.physical.sources, base_dir)
-        planned = plan(file, project, given, known_as) if known_as else planned
-        made = edit_diff(
-            before.physical,
-            planned.physical,
-            written=planned.written,
-            nodes=planned.state_nodes,
-            base_dir=base_dir,
-        )
     else:
-        state = state_directory(planned, file, project, state_dir)
-        check_folder(state)
-        if state_dir is None and planned.physical.options.state_dir is None and not savepoints:
-            check_renamed(planned, file, project, state)
+        state = pipeline.state(state_dir, savepoints)
         against = f"in {state}"
         if state_dir is not None and is_missing(state):
             against += ", which is not there: a run makes it"
         made = _against_state(
-            planned,
-            file,
-            project,
-            state,
-            savepoints,
-            accepted,
-            rewritten,
-            own=state_dir is None,
-            tables=source_moved,
-            again=lambda known_as: plan(file, project, given, known_as),
+            pipeline, state, savepoints, accepted, rewritten, own=state_dir is None, tables=source_moved
         )
     if as_json:
         click.echo(json.dumps({"file": str(file), **made.to_json()}, ensure_ascii=False))
@@ -123,10 +95,27 @@ def command(
     return made.exit_code
 
 
+def _against_file(pipeline: Opened, old: Path) -> tuple[EditPlan, Planned]:
+    """The plan against that of another file; beside it the file's own, by the identities of the other's sources."""
+    from sqlstream.runtime.edits.declared_moves import respelled_in
+    from sqlstream.runtime.edits.plan.edit_plan import edit_diff
+
+    planned, base_dir = pipeline.planned, pipeline.base_dir
+    before = plan(old, pipeline.project, pipeline.variables)
+    known_as = respelled_in(before.physical.sources, planned.physical.sources, base_dir)
+    planned = pipeline.again(known_as) if known_as else planned
+    made = edit_diff(
+        before.physical,
+        planned.physical,
+        written=planned.written,
+        nodes=planned.state_nodes,
+        base_dir=base_dir,
+    )
+    return made, planned
+
+
 def _against_state(
-    planned: Planned,
-    file: Path,
-    project: Project,
+    pipeline: Opened,
     state: str,
     savepoints: Sequence[str],
     accepted: tuple[str, ...],
@@ -134,20 +123,19 @@ def _against_state(
     *,
     own: bool,
     tables: Sequence[str],
-    again: Callable[[Mapping[str, str]], Planned],
 ) -> EditPlan:
     """The plan against what a state directory or a savepoint has; the sources of `tables` have moved."""
     from sqlstream.runtime.run.planned_edit import planned_edit
     from sqlstream.runtime.run.request import RunRequest
 
-    owns, base_dir = state_directory(planned, file, project, None), str(file.parent.absolute())
+    planned = pipeline.planned
     request = RunRequest(
         planned.physical,
         state_dir=state,
         secrets=planned.secrets,
-        base_dir=base_dir,
-        origin=origin_of(savepoints, owns, state, base_dir, planned.secrets),
+        base_dir=pipeline.base_dir,
+        origin=pipeline.origin(savepoints, state),
         accept=accepted,
         rewrite=rewritten,
     )
-    return planned_edit(planned, request, own=own, tables=tables, again=again)
+    return planned_edit(planned, request, own=own, tables=tables, again=pipeline.again)

@@ -1,4 +1,4 @@
-"""What a run tells while it works: a live line on a terminal, a line an epoch elsewhere, or JSON.
+"""What a run tells while it works: a live line on a terminal, a line per epoch elsewhere, or JSON.
 
 Everything but JSON goes to standard error, so that `print` sinks own standard output.
 """
@@ -333,7 +333,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     if result.outcome != "nothing new":
         lines += _table("read", ((n, counted_rows(r, "row"), "") for n, r in result.rows_read.items()))
         places = {sink.name: _place(sink.connector, sink.options) for sink in without_secrets(plan).sinks}
-        # What a table or a changelog is given where rows come and go; how many rows there are now is another question.
+        # What a table or a changelog is given where rows are updating; how many rows there are now is another question.
         changing = {sink.name for sink in plan.sinks if sink.changelog != "append"}
         written = (
             (name, counted_rows(number, "change" if name in changing else "row"), places.get(name, ""))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
-from sqlstream.cli.consent import ask, can_ask
-from sqlstream.cli.origins import origin_of
+from sqlstream.cli.opened import opened
 from sqlstream.cli.output import OutputError
-from sqlstream.cli.renamed import check_renamed
 from sqlstream.cli.render import show
-from sqlstream.cli.state_directory import check_folder
-from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
-from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream.project import check_paths, parse_pairs, pipeline_name
+
+if TYPE_CHECKING:
+    from sqlstream.cli.progress import Progress
+    from sqlstream.connectors.filesystem.orders import FileOrders
+    from sqlstream_operators.plan.spec import PhysicalPlan
+    from sqlstream_planner.diagnostics import Diagnostic
 
 
 @click.command(
@@ -114,38 +118,23 @@ def command(
     works on it; 5 the machine, Spark or a database refuses (run again when that is mended); 70 a bug of sqlstream;
     130 or 143 interrupted.
     """
-    project = load_project(file.parent, profile)
-    conf = {**project.conf, **parse_pairs(settings, "--conf")}
-    given = parse_pairs(variables, "--var")
-    master = master or project.master or "local[*]"
-    planned = plan(file, project, given)
+    conf = parse_pairs(settings, "--conf")
+    pipeline = opened(file, profile, variables)
+    project, planned, base_dir = pipeline.project, pipeline.planned, pipeline.base_dir
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
-    physical = planned.physical
-    check_accepted(accepted, physical)
+    check_accepted(accepted, planned.physical)
     check_paths(planned, file.parent)
-    if max_files_per_epoch is not None:
-        physical = replace(
-            physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
-        )
-    state = state_directory(planned, file, project, state_dir)
-    check_folder(state)
-    if state_dir is None and physical.options.state_dir is None and not savepoints:
-        check_renamed(planned, file, project, state)
+    state = pipeline.state(state_dir, savepoints)
     from sqlstream.runtime.edits.declared_moves import known_sources
 
-    own, base_dir = state_directory(planned, file, project, None), str(file.parent.absolute())
-    origin = origin_of(savepoints, own, state, base_dir, planned.secrets)
-    planned, moved = known_sources(
-        planned, state, origin, source_moved, base_dir, lambda known_as: plan(file, project, given, known_as)
-    )
-    physical = replace(planned.physical, options=physical.options)
+    origin = pipeline.origin(savepoints, state)
+    planned, moved = known_sources(planned, state, origin, source_moved, base_dir, pipeline.again)
+    physical = _with_files_per_epoch(planned.physical, max_files_per_epoch)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.cli.consent import until_agreed
     from sqlstream.connectors.filesystem.feedback import check_feedback
-    from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import RunRequest, run_pipeline
-    from sqlstream.runtime.edits.consent import ConsentNeededError
     from sqlstream.runtime.loop.epoch_warnings import EpochWarnings
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
@@ -153,79 +142,55 @@ def command(
     from sqlstream.state.open_windows import left_open_after
 
     tell_arrow()  # small epochs run here
-
     check_feedback(physical, planned.written, base_dir, state)
     name = pipeline_name(planned, file)
-    progress: Progress
-    if as_json:
-        progress = JsonLines(name, state)
-    elif sys.stderr.isatty():
-        progress = TerminalProgress(name, physical, state)
-    else:
-        progress = TextLines(name, physical, state)
-    asked: list[tuple[Order, str]] = [("skip", path) for path in skipped]
-    asked += [("again", path) for path in read_again]
-    orders = FileOrders(asked, (str(Path.cwd()), base_dir)) if asked else None
-
-    told: set[Diagnostic] = set()
-
-    def tell(warning: Diagnostic) -> None:
-        if warning not in told:  # an attempt that was agreed to meets the same again
-            told.add(warning)
-            progress.clear()
-            show([warning], planned.rendered.sources)
-
+    progress = _progress(name, physical, state, as_json=as_json)
+    tell = _Warnings(progress, planned.rendered.sources)
     warnings = EpochWarnings(physical, tell)
 
     def epoch(report: EpochReport) -> None:
         progress.epoch(report)
         warnings.epoch(report)
 
+    request = RunRequest(
+        physical,
+        state_dir=state,
+        secrets=planned.secrets,
+        nodes=planned.state_nodes,
+        rewrite=rewritten,
+        sql=planned.masked_sql,
+        parallelism=parallelism if parallelism is not None else project.parallelism,
+        master=master or project.master or "local[*]",
+        conf={**project.conf, **conf},
+        max_rows_per_epoch=max_rows_per_epoch,
+        on_epoch=epoch,
+        on_phase=progress.phase,
+        origin=origin,
+        on_restart=progress.restart,
+        restart=chosen_strategy(restart_attempts, restart_delay),
+        handle_signals=True,
+        base_dir=file.parent,
+        written=planned.written,
+        place_of=planned.place_of,
+        orders=_orders(skipped, read_again, base_dir),
+        moved=moved,
+        tell=tell,
+        drain=drain,
+    )
+
     def attempt(accept: tuple[str, ...]) -> None:
         with progress:
-            result = run_pipeline(
-                RunRequest(
-                    physical,
-                    state_dir=state,
-                    secrets=planned.secrets,
-                    nodes=planned.state_nodes,
-                    accept=accept,
-                    rewrite=rewritten,
-                    sql=planned.masked_sql,
-                    parallelism=parallelism if parallelism is not None else project.parallelism,
-                    master=master,
-                    conf=conf,
-                    max_rows_per_epoch=max_rows_per_epoch,
-                    on_epoch=epoch,
-                    on_phase=progress.phase,
-                    origin=origin,
-                    on_restart=progress.restart,
-                    restart=chosen_strategy(restart_attempts, restart_delay),
-                    handle_signals=True,
-                    base_dir=file.parent,
-                    written=planned.written,
-                    place_of=planned.place_of,
-                    orders=orders,
-                    moved=moved,
-                    tell=tell,
-                    drain=drain,
-                )
-            )
+            result = run_pipeline(replace(request, accept=accept))
             progress.finished(replace(result, left_open=left_open_after(state, result)))
 
     try:
-        while True:
-            try:
-                attempt(accepted)
-                break
-            except ConsentNeededError as needed:
-                if as_json or not can_ask():
-                    raise
-                agreed = ask(needed, accepted, planned.rendered.sources)
-                if agreed is None:
-                    sys.stderr.write(f"{name}: nothing was changed\n")
-                    return needed.exit_code
-                accepted = (*accepted, *agreed)
+        if as_json:
+            attempt(accepted)
+            return 0
+        needed = until_agreed(attempt, accepted, planned.rendered.sources)
+        if needed is not None:
+            sys.stderr.write(f"{name}: nothing was changed\n")
+            return needed.exit_code
     except OutputError as error:
         if error.reader_gone:
             sys.stderr.write(
@@ -237,3 +202,41 @@ def command(
         if warning is not None:
             tell(warning)
     return 0
+
+
+class _Warnings:
+    """Prints each warning of a run once: an attempt that was agreed to meets the same again."""
+
+    def __init__(self, progress: Progress, sources: Mapping[str, str]) -> None:
+        self._progress = progress
+        self._sources = sources
+        self._printed: set[Diagnostic] = set()
+
+    def __call__(self, warning: Diagnostic) -> None:
+        if warning not in self._printed:
+            self._printed.add(warning)
+            self._progress.clear()
+            show([warning], self._sources)
+
+
+def _progress(name: str, plan: PhysicalPlan, state: str, *, as_json: bool) -> Progress:
+    """Where a run's progress goes."""
+    from sqlstream.cli.progress import JsonLines, TerminalProgress, TextLines
+
+    if as_json:
+        return JsonLines(name, state)
+    return (TerminalProgress if sys.stderr.isatty() else TextLines)(name, plan, state)
+
+
+def _orders(skipped: Sequence[str], read_again: Sequence[str], base_dir: str) -> FileOrders | None:
+    """What is to be done about single files; None if nothing is."""
+    from sqlstream.connectors.filesystem.orders import FileOrders, Order
+
+    orders: list[tuple[Order, str]] = [("skip", path) for path in skipped]
+    orders += [("again", path) for path in read_again]
+    return FileOrders(orders, (str(Path.cwd()), base_dir)) if orders else None
+
+
+def _with_files_per_epoch(plan: PhysicalPlan, most: int | None) -> PhysicalPlan:
+    """The plan with the most files of an epoch that the command line gives."""
+    return plan if most is None else replace(plan, options=replace(plan.options, max_files_per_epoch=most))
