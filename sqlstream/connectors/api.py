@@ -28,7 +28,7 @@ Position = Mapping[str, Any]
 class Limits:
     """How much a source may plan for one epoch. `rows` and `files` are hard limits where the format allows it
     (a compressed or ORC file is read whole), None is no limit. `tasks` is how many splits are useful. With
-    `about`, `rows` is what admission aims at: a source that would have to read its input to count rows
+    `about`, `rows` is what admission aims at: a source that would need to read its input to count rows
     estimates them.
     """
 
@@ -196,7 +196,7 @@ class TargetEdit(StrEnum):
     REPLACE = "replace"
     """It gets the columns and the PRIMARY KEY that the sink has by now; the epoch's rows are all that it has then."""
     REWRITE = "rewrite"
-    """It begins anew, whatever it had before: it has to be empty, or not there."""
+    """It begins anew, whatever it had before: it must be empty, or not there."""
 
 
 class Sink(Protocol):
@@ -294,7 +294,7 @@ class Dimension(Protocol):
     """The driver's half of a table that lookup joins read."""
 
     def version(self) -> str | None:
-        """What is another one if the table may have changed, at a look that costs little; None: it has to be read."""
+        """What is another one if the table may have changed, at a look that costs little; None: it must be read."""
         ...
 
     def rows(self, duck: DuckSession) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """Golden files: CSV that reads well in a diff, with NULL and the empty string apart.
 
-A header line with the column names, then one line a row. NULL is an empty field, the empty string is `""`.
+A header line with the column names, then one line per row. NULL is an empty field, the empty string is `""`.
 A field is quoted if it is empty, has a comma, a quote, a line end, or spaces at its ends.
 """
 

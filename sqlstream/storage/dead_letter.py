@@ -4,8 +4,8 @@ A task's dead letters of an epoch are a file (`sqlstream_operators.task.dead_let
 before the manifest, which names it. After the manifest it is put in place, under `dead-letter/`; both steps may be
 repeated with the same result, and no row passes through the driver.
 
-An edit that reads a source otherwise, and its history again, finds anew what can't be read: the letters of its malformed
-rows are withdrawn by the epoch that carries it out, and those that were found then are that epoch's.
+An edit that reads a source otherwise, and its history again, finds anew what can't be read: the dead letters of its
+malformed rows are withdrawn by the epoch that carries it out, and those that were found then are that epoch's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def abort_uncommitted(store: CheckpointStore, last_epoch: int) -> None:
 
 
 def withdraw(store: CheckpointStore, tables: Collection[str], before: int) -> None:
-    """Take the malformed rows of some tables out of the letters of all epochs before one. Repeatable."""
+    """Take the malformed rows of some tables out of the dead letters of all epochs before one. Repeatable."""
     if not tables:
         return
     for name in _of_epochs(store, FOLDER, before):
@@ -77,9 +77,9 @@ def withdraw(store: CheckpointStore, tables: Collection[str], before: int) -> No
 def told_again(
     store: CheckpointStore, folder: str, whole: Collection[str], more: Collection[str], epoch: int
 ) -> tuple[str, int] | None:
-    """Stage the malformed rows that a backfill in `folder` found as letters of `epoch`: the name of the file and how many.
+    """Stage the malformed rows that a backfill in `folder` found as dead letters of `epoch`: the file's name and how many.
 
-    Of the tables `whole` all, of those in `more` those that are no letters yet. None: there are none. The same in a retry.
+    Of the tables `whole` all, of those in `more` those that are none yet. None: there are none. The same in a retry.
     """
     there: set[str] = set()
     if more:
@@ -103,7 +103,7 @@ def told_again(
 
 
 def _of_epochs(store: CheckpointStore, folder: str, before: int | None = None) -> list[str]:
-    """The files of letters in a folder, of epochs before one."""
+    """The files of dead letters in a folder, of epochs before one."""
     found = []
     for name in store.list(folder):
         number = name.removeprefix(f"{folder}/epoch-").split("-")[0]
@@ -127,6 +127,6 @@ def _is_of(letter: dict[str, Any], tables: Collection[str]) -> bool:
 
 
 def _row(letter: dict[str, Any]) -> str:
-    """What stands for the row of a letter, whatever was wrong with it."""
+    """What stands for the row of a dead letter, whatever was wrong with it."""
     names = ("source", "origin", "line", "position", "row", "row_base64")
     return json.dumps([letter.get(name) for name in names], sort_keys=True)

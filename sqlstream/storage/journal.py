@@ -100,7 +100,7 @@ class Journal:
         return found
 
     def plan(self, epoch: int) -> EpochPlan | None:
-        """The plan of an epoch, or None if the file is damaged (then the epoch has to be given up).
+        """The plan of an epoch, or None if the file is damaged (then the epoch must be given up).
 
         Raises FileNotFoundError if there is none.
         """

@@ -154,7 +154,7 @@ class RowsCap(PlainRow):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterTally(PlainRow):
+class DeadLetterTally(PlainRow):
     """Dead letters since the state directory began (`total`), and, of the last so many `rows` that were read, `letters`.
 
     The older rows are, the less they count: a source that is wrong from now on shows, however long it was right. `failed`:
@@ -166,14 +166,14 @@ class LetterTally(PlainRow):
     letters: int = 0
     failed: int = field(default=0, metadata=stored(if_default=False))
 
-    def after(self, rows: int, letters: int, failed: int = 0) -> LetterTally:
+    def after(self, rows: int, letters: int, failed: int = 0) -> DeadLetterTally:
         """The tally after an epoch that read `rows` and had `letters`.
 
-        >>> LetterTally().after(10, 2).after(100_000, 0).after(10, 9)
-        LetterTally(total=11, rows=50015, letters=10, failed=0)
+        >>> DeadLetterTally().after(10, 2).after(100_000, 0).after(10, 9)
+        DeadLetterTally(total=11, rows=50015, letters=10, failed=0)
         """
         old = 2 if self.rows > LAST_ROWS else 1
-        return LetterTally(
+        return DeadLetterTally(
             self.total + letters,
             self.rows // old + rows,
             self.letters // old + letters,
@@ -190,7 +190,7 @@ class SourceState(PlainData):
     is +infinity then) and new input has come: everything up to it has been emitted.
     `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
     in the state directory. `rows` is how many were read so far, `malformed` how many of them could not be read and are dead
-    letters (None: an older version has not counted them). `lanes` has what is `seen` by lane, where there are several.
+    dead letters (None: an older version has not counted them). `lanes` has what is `seen` by lane, where there are several.
     """
 
     name: str
@@ -321,7 +321,7 @@ class Manifest(PlainData):
     sql_digest: str | None = field(default=None, metadata=stored("sql"))
     last_field_id: int = 0
     origin: str = ""
-    tally: LetterTally = LetterTally()
+    tally: DeadLetterTally = DeadLetterTally()
     new_sinks: tuple[str, ...] = ()
     edits: tuple[Mapping[str, Any], ...] = ()
     moved: Mapping[str, str] = field(default_factory=dict)

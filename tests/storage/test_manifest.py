@@ -12,8 +12,8 @@ from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream.storage.field_ids import StoredField
 from sqlstream.storage.manifest import (
     CommittedPart,
+    DeadLetterTally,
     EpochPlan,
-    LetterTally,
     Manifest,
     PlannedSource,
     PlannedSplit,
@@ -69,7 +69,7 @@ MANIFEST = Manifest(
     rows_cap=RowsCap(100, 3),
     sql_digest="e",
     last_field_id=7,
-    tally=LetterTally(5, 100, 4),
+    tally=DeadLetterTally(5, 100, 4),
     sinks={
         "out": (CommittedPart(3, {"file": "x"}),),
         "table": (
@@ -123,4 +123,4 @@ def test_another_format_or_kind_is_named() -> None:
 def test_manifests_of_older_versions_have_no_tally() -> None:
     content = decode("epoch manifest", "m", MANIFEST.to_bytes())
     del content["tally"], content["kind"], content["format"]
-    assert Manifest.from_bytes("m", encode("epoch manifest", content)).tally == LetterTally()
+    assert Manifest.from_bytes("m", encode("epoch manifest", content)).tally == DeadLetterTally()

@@ -1,4 +1,4 @@
-"""Moving tables between Spark tasks: cut by shard, one blob a shard, and back in the order of the source."""
+"""Moving tables between Spark tasks: cut by shard, one blob per shard, and back in the order of the source."""
 
 from __future__ import annotations
 

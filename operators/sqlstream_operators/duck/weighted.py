@@ -55,7 +55,7 @@ def chosen(rows: pa.Table, names: Sequence[str], index: npt.NDArray[np.int64]) -
 def consolidated_sql(rows: str, schema: Schema) -> str:
     """SQL over the SELECT `rows` (of `schema` and WEIGHT_COLUMN): weights of the same rows added up, no 0 among them.
 
-    Rows that are equal and not the same stay two: one would be taken back for the other.
+    Rows that are equal and not the same stay two: one would be retracted for the other.
     """
     columns = quoted(schema)
     total = f"sum({WEIGHT_COLUMN})"

@@ -54,7 +54,7 @@ class Operator(Protocol):
 
 
 class KeepsAnswer(Protocol):
-    """An operator whose state has all that it has emitted and not taken back (which do: `OperatorFacts.keeps_answer`)."""
+    """An operator whose state has all that it has emitted and not retracted (which do: `OperatorFacts.keeps_answer`)."""
 
     def answer(self, context: OperatorContext) -> pa.Table:
         """That, from the state before this epoch: each row with a positive WEIGHT_COLUMN. Changes no state."""

@@ -1,6 +1,6 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
-Some operators keep what they have emitted and not taken back (`OperatorFacts.keeps_answer`). What is emitted once and for
+Some operators keep what they have emitted and not retracted (`OperatorFacts.keeps_answer`). What is emitted once and for
 all (windows that close, rows without state) is not kept, and neither is what state with a time to live has forgotten.
 """
 

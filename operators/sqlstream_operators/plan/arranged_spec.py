@@ -134,7 +134,7 @@ class ArrangedJoinSpec(ReadingSpec):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether a row that was given can be taken back."""
+        """Whether a row that was given can be retracted."""
         return self.type not in ("inner", "semi") or any(side.retracting for side in self.sides)
 
     @property

@@ -1,6 +1,6 @@
 """Values that SQL calls equal and that are not the same: 0.0 and -0.0, one month and 30 days, and what has them inside.
 
-What is taken back is always exactly what was given, so rows that differ in such a value are two rows. A *key* has no such
+What is retracted is always exactly what was given, so rows that differ in such a value are two rows. A *key* has no such
 values: what is grouped by, made distinct or counted by value is 0.0 for -0.0, and 30 days for a month, whichever came.
 """
 

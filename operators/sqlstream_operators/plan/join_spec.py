@@ -74,7 +74,7 @@ class JoinSpec(NoWatermark, Forgets):
     among their keys are kept of a preserved side ('anti': of the left), so that the answer is in the state.
 
     Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows can go. No
-    two changes of it cancel out, but equal rows of a side that only come are not one there either.
+    two changes of it cancel out, but equal rows of an append-only side are not one there either.
     """
 
     kind: ClassVar[str] = "join"
@@ -98,11 +98,11 @@ class JoinSpec(NoWatermark, Forgets):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether a row that was given can be taken back."""
+        """Whether a row that was given can be retracted."""
         return self.type not in ("inner", "semi") or self.left.retracting or self.right.retracting
 
     def only_come(self, side: str) -> bool:
-        """Whether rows of a side ('left' or 'right') are never taken back, so that none is looked for again.
+        """Whether rows of a side ('left' or 'right') are never retracted, so that none is looked for again.
 
         Of a key that only tells which rows of the left have a partner, once is enough: it is looked for.
         """

@@ -75,7 +75,7 @@ class Waiting:
 class OperatorFacts:
     """What whoever runs an operator, reads its state or shows it must know of it. Nothing has a default.
 
-    - `keeps_answer`: the state has all that was emitted and not taken back, but of keys that it forgot; then what runs the
+    - `keeps_answer`: the state has all that was emitted and not retracted, but of keys that it forgot; then what runs the
       operator is a `KeepsAnswer`.
     - `view`: how the rows are shown that it would give now; None: there is nothing but the stored rows. With one, what runs
       the operator is a `Shows`.
@@ -120,7 +120,7 @@ class StatefulSpec(ABC):
 
         @property
         def emits_changes(self) -> bool:
-            """Whether a row that was emitted can be taken back."""
+            """Whether a row that was emitted can be retracted."""
 
         @property
         def watermark_sources(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class ReadingSpec(ABC):
 
         @property
         def emits_changes(self) -> bool:
-            """Whether a row that was emitted can be taken back."""
+            """Whether a row that was emitted can be retracted."""
 
     @property
     @abstractmethod
@@ -260,7 +260,7 @@ def emitted_unchanged(emit: str) -> Mapping[str, str]:
     """What the SQL `emit` of an aggregate gives unchanged: its name in the state -> its first name in the output.
 
     Keys stand before all that is computed, so whatever comes behind the first computed item but a window's time is not
-    looked at, and no SQL has to be understood.
+    looked at, and no SQL needs to be understood.
 
     >>> dict(emitted_unchanged('SELECT "a" AS "x", "a" AS "y", CAST("b" AS BIGINT) AS "z" FROM merged'))
     {'a': 'x'}

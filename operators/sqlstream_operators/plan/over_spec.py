@@ -81,7 +81,7 @@ class OverSpec(NoWatermark, Forgets):
     stand in the order of all `columns`, ascending, NULLs first; equal rows are rows of their own.
 
     State: table `ROWS`, layout 'key': key = partition columns; sub-key = `SORT`, `ROW`, `COPY`; value = the columns that
-    are not in the partition, and what each function gave for the row. So what was given is taken back exactly, also where
+    are not in the partition, and what each function gave for the row. So what was given is retracted exactly, also where
     a sum of doubles comes out otherwise over the same rows. Copies of a row are numbered from 0; those with a negative
     number are rows that went before they came, and count for nothing.
 

@@ -45,7 +45,7 @@ class SessionWindowsSpec(ByWatermark, KeepsForGood):
     that close are its first.
 
     Output: `output`, which is `columns` and the bounds `start`, `end`, and `time` (end - 1 ms). If `changes`, with
-    WEIGHT_COLUMN: rows come at once, and are taken back when the bounds of their session change. Else each row is given
+    WEIGHT_COLUMN: rows come at once, and are retracted when the bounds of their session change. Else each row is given
     once, when its session closes, sessions by their ends, rows of one in arrival order.
     """
 
@@ -73,7 +73,7 @@ class SessionWindowsSpec(ByWatermark, KeepsForGood):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether a row that was given can be taken back."""
+        """Whether a row that was given can be retracted."""
         return self.changes
 
     @property
@@ -129,7 +129,7 @@ class SessionAggregateSpec(ByWatermark, KeepsForGood):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether a row that was given can be taken back."""
+        """Whether a row that was given can be retracted."""
         return self.changes
 
     @property

@@ -29,7 +29,7 @@ class SuppressUntilCloseSpec(ByWatermark, KeepsForGood):
     `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
     'time' (the window's end, µs): key = `keys`, value = the other columns. A window with end E is closed
     at watermark W iff E - tick <= W. Output: `output`, the same columns, with WEIGHT_COLUMN if
-    rows can be taken back (`emits_changes`); they can't if the result is `final`: no change of a closed window
+    rows can be retracted (`emits_changes`); they can't if the result is `final`: no change of a closed window
     comes. Ends are at `offset_us` (mod `slice_us`).
     """
 
@@ -53,7 +53,7 @@ class SuppressUntilCloseSpec(ByWatermark, KeepsForGood):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether a row that was given can be taken back."""
+        """Whether a row that was given can be retracted."""
         return self.weighted and not self.final
 
     @property

@@ -52,7 +52,7 @@ _TOLD = "__late_rows"
 
 
 @dataclass(frozen=True, slots=True)
-class StagedLetters:
+class StagedDeadLetters:
     """A task's file of dead letters in the checkpoint store, and how many there are of each kind."""
 
     file: str
@@ -60,7 +60,7 @@ class StagedLetters:
 
 
 @dataclass(frozen=True, slots=True)
-class _Letters:
+class _DeadLetters:
     """Of rows of `table` that `operator` could not use: SQL over `inputs` as of a `LateStep`."""
 
     table: str
@@ -94,7 +94,7 @@ class DeadLetters:
         told.add_sql(_TOLD, sql, ())
         packed = ", ".join(f"{quote_identifier(name)} := {quote_identifier(name)}" for name in columns)
         rows = f'SELECT NULL AS window_end, to_json(struct_pack({packed})) AS "row" FROM {_TOLD}'
-        far = _Letters(source.name, f"source {source.name}", rows, (_TOLD,))
+        far = _DeadLetters(source.name, f"source {source.name}", rows, (_TOLD,))
         column = "" if source.watermark is None else source.watermark.column
         reason = f"the event time {column} is not within the years 0 to 9999"
         return self._rows_of(far, told, WATERMARK_MIN, "no-time", reason, ())
@@ -106,7 +106,7 @@ class DeadLetters:
         types = (TIMESTAMP, TIMESTAMP, TIMESTAMP, VARCHAR)
         told.add_table(_TOLD, rows, [Column(name, type_) for name, type_ in zip(columns, types, strict=True)])
         sql = f'SELECT window_start, window_end, 1 AS windows, event_time, "row" FROM {_TOLD}'
-        late = _Letters(source, operator, sql, (_TOLD,))
+        late = _DeadLetters(source, operator, sql, (_TOLD,))
         return self._rows_of(late, told, watermark, "late", _closed(watermark), _OF_WINDOW)
 
     def malformed(self, source: str, rows: Iterable[BadRow]) -> int:
@@ -137,7 +137,7 @@ class DeadLetters:
                 )
                 self.counts["failed"] += 1
 
-    def stage(self) -> StagedLetters | None:
+    def stage(self) -> StagedDeadLetters | None:
         """Put the file into the checkpoint store, under a name that its content decides; None: there is none."""
         if not self.counts:
             return None
@@ -145,7 +145,7 @@ class DeadLetters:
         with file.open("rb") as content:
             name = f"{STAGED}/epoch-{self.epoch.epoch:06d}-{self.task}-{digest(content)}.jsonl"
         CheckpointStore(self.epoch.checkpoint).put(name, file)
-        return StagedLetters(name, dict(sorted(self.counts.items())))
+        return StagedDeadLetters(name, dict(sorted(self.counts.items())))
 
     def clear(self) -> None:
         """Forget all of them."""
@@ -158,7 +158,7 @@ class DeadLetters:
 
     def _rows_of(
         self,
-        step: LateStep | _Letters,
+        step: LateStep | _DeadLetters,
         rows: Relations,
         watermark: int,
         kind: str,

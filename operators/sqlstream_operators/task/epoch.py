@@ -60,7 +60,7 @@ class EpochContext(PlainData):
         return self.epoch - (1 << 62) if self.of_history else self.epoch
 
     def version_of(self, state_id: str, shard: int) -> ShardVersion | None:
-        """A shard's version before this epoch; None if it has to be put together from other shards.
+        """A shard's version before this epoch; None if it must be put together from other shards.
 
         >>> context = EpochContext(2, 1, 128, {}, {"s": (ShardVersion(1),)}, state_max_parallelism=64)
         >>> context.version_of("s", 0), context.version_of("other", 0) == ShardVersion.empty()

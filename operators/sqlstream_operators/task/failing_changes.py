@@ -1,6 +1,6 @@
 """Rows that operators give and over which an expression fails: which they are, and what there is without them.
 
-A row is taken back as it was given, so it may only be set aside if it fails whenever it comes: by itself, in any number, and
+A row is retracted as it was given, so it may only be set aside if it fails whenever it comes: by itself, in any number, and
 whatever comes with it. DuckDB may evaluate what stands in OR in any order, and another one in another epoch; a join or a
 sub-query may find other rows. SQL with one of these is never computed without a row. The terms of an AND are no
 danger: a row that one of them drops and one that another of them fails over are both away.

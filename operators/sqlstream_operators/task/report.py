@@ -13,7 +13,7 @@ from sqlstream_operators.codec.exchange import Message, decode, encode, producer
 from sqlstream_operators.state.staged_rows import StagedRows
 from sqlstream_operators.state.version import ShardVersion
 
-from .dead_letters import StagedLetters
+from .dead_letters import StagedDeadLetters
 
 #: The edge on which reports travel to the driver, if they go through later levels.
 REPORT_EDGE = "$report"
@@ -60,7 +60,7 @@ class Report:
     state: Mapping[str, ShardVersion] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     timings: Mapping[str, int] = field(default_factory=dict)
-    letters: StagedLetters | None = None
+    letters: StagedDeadLetters | None = None
 
     def to_bytes(self) -> bytes:
         """The report as JSON, followed by its tables as Arrow IPC streams."""
@@ -107,7 +107,7 @@ class Report:
         )
         header["state"] = {state: ShardVersion.from_json(v) for state, v in header["state"].items()}
         if header["letters"] is not None:
-            header["letters"] = StagedLetters(*header["letters"])
+            header["letters"] = StagedDeadLetters(*header["letters"])
         return cls(**header)
 
     def to_message(self) -> Message:

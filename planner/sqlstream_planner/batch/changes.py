@@ -48,7 +48,7 @@ def _changes(node: Node, below: bool) -> bool:
             # A window is given when it closes; then late rows correct it, if they are allowed.
             if _in_windows(node.keys) and not (node.emission.changes or node.emission.lateness_us):
                 return False
-            # DISTINCT over rows that stay: a row that was given once is never taken back.
+            # DISTINCT over rows that stay: a row that was given once is never retracted.
             return bool(node.calls) or node.grouping is not None or not node.keys or below
         case SessionFunction():
             return below or node.early

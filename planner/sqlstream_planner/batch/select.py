@@ -1,4 +1,4 @@
-"""A SELECT without grouping, to which projections and filters are added until rows have to be made."""
+"""A SELECT without grouping, to which projections and filters are added until rows must be made."""
 
 from __future__ import annotations
 

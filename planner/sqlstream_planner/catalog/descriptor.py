@@ -81,7 +81,7 @@ class Past(StrEnum):
 class SinkAbilities:
     """What a sink can do with changes, and with what it was given before.
 
-    `changes`: rows that were given can be taken back. `keyed`: it is a table that is kept up to date, one row for
+    `changes`: rows that were given can be retracted. `keyed`: it is a table that is kept up to date, one row for
     each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
     once, or dropped. `tells_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
     other options. `place` are the options that say where it is; of them `named_by` is the table's name if it is not set.

@@ -1,4 +1,4 @@
-"""Whether an epoch's changes hold no row that comes and goes."""
+"""Whether an epoch's changes hold no row that is inserted and retracted."""
 
 from __future__ import annotations
 

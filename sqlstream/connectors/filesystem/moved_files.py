@@ -17,7 +17,7 @@ class MovedFiles:
     """Which file of the second of two `places` (resolved paths) is which in the log of the first.
 
     Names are compared relative to the folder of a place; a single file has none. Files of a number below `file` were read
-    to their end and may be gone, but not all of them; all others have to be there with the same size and, where it is known,
+    to their end and may be gone, but not all of them; all others must be there with the same size and, where it is known,
     digest. Raises DiagnosticError (STA018) if one is not, or if one that was read is there under another name: it would be
     read again.
     """

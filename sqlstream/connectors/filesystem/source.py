@@ -126,7 +126,7 @@ class FileSource:
         return [one for one in found if one[1]]
 
     def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
-        """Go on in this place where `former` stood in another: its files have to be here, as they were.
+        """Go on in this place where `former` stood in another: its files must be here, as they were.
 
         A file that was read to its end may be gone. Where both places have the same files, all goes on as it was. Raises
         DiagnosticError (STA018) that lists the files which are not the same.

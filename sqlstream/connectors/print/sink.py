@@ -26,7 +26,7 @@ class PrintWriter:
 
 
 class PrintSink:
-    """The driver's half: every row of an epoch on a line of its own, columns aligned, a header an epoch.
+    """The driver's half: every row of an epoch on a line of its own, columns aligned, a header per epoch.
 
     Changes are ordered by the query's key, where it has one, and else deletes stand before inserts.
     Rows are printed when their epoch is committed. If the driver dies between the two, they are not printed
@@ -81,7 +81,7 @@ def _stream(given: TextIO | None, error: bool) -> Callable[[], TextIO]:
 
 
 def render(duck: DuckSession, table: pa.Table, schema: Sequence[Column]) -> list[str]:
-    """The lines of a table: a header, then one line a row; numbers to the right, text to the left.
+    """The lines of a table: a header, then one line per row; numbers to the right, text to the left.
 
     Values are as DuckDB shows them, NULL as NULL; control characters inside text as escapes, such as backslash-n.
     """

@@ -49,7 +49,7 @@ class DebeziumAvroReader:
 
     def __init__(self, format_: RecordFormat) -> None:
         self._names = [column.name for column in format_.columns]
-        # An image has to have something in it, also where only the changes are counted.
+        # An image must have something in it, also where only the changes are counted.
         self._records = ConfluentRecords(format_, _envelope(format_.columns or format_.declared[:1]))
         self._upsert = bool(format_.primary_key)
 

@@ -69,7 +69,7 @@ def badly_quoted(
         start, rest, end = begins(bad.line), begins(bad.line + 1), begins(bad.line + lines)
         if end >= size:
             break  # to the end of the file: what is behind its line need not be all right
-        # All lines between have to be records; the last one has a quote of its own, and may be as bad.
+        # All lines between must be records; the last one has a quote of its own, and may be as bad.
         inside, worse = read(file_part(path, rest, end, work), replace(layout, header=False), bad.line + 1)
         if inside.num_rows and all(one.line == bad.line + lines - 1 for one in worse):
             return _without(path, layout, first, bad, start, rest, read, work)

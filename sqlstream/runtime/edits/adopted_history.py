@@ -105,7 +105,7 @@ def _read_otherwise(program: Program, decided: EditPlan, until: Manifest, made: 
 
 @contextmanager
 def _gone_told(program: Program, decided: EditPlan) -> Iterator[None]:
-    """Says of history that is gone what would have to begin now without it. Raises ConsentNeededError."""
+    """Says of history that is gone what would need to begin now without it. Raises ConsentNeededError."""
     change = program.transition
     try:
         yield

@@ -11,7 +11,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What has to be agreed to: `accept` is how (`--accept fresh:NAME`), `why` what can't be had.
+    """What must be agreed to: `accept` is how (`--accept fresh:NAME`), `why` what can't be had.
 
     `then` says of `what` (words for people) what becomes of it, as the rest of a sentence, `way` what is agreed to.
     """
@@ -28,7 +28,7 @@ class Consent:
 
 
 class ConsentNeededError(DiagnosticError):
-    """Nothing was changed, as somebody has to agree to these first: exit code 3."""
+    """Nothing was changed, as somebody must agree to these first: exit code 3."""
 
     def __init__(self, *consents: Consent) -> None:
         self.consents = consents

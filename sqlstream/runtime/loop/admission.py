@@ -1,6 +1,6 @@
 """Admission control: how many rows the next epoch may read, and how they are shared among the sources.
 
-Bigger epochs cost less a row, smaller ones answer sooner. Without a fixed limit the number of rows moves
+Bigger epochs cost less per row, smaller ones answer sooner. Without a fixed limit the number of rows moves
 towards what takes the target time, by the rate that was measured. A replay is not affected: what an epoch
 reads is in its plan.
 """

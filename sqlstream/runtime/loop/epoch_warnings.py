@@ -93,7 +93,7 @@ def dead_letter_warning(
 ) -> Diagnostic | None:
     """The warning about the dead letters of a run that read so many rows; None if there are none.
 
-    `uncounted` has rows that were late or had no time, by table and operator: a row is a letter for each operator.
+    `uncounted` has rows that were late or had no time, by table and operator: a row is a dead letter for each operator.
     """
     total = sum(dead.values())
     if not total:

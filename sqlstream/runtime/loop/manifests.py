@@ -16,8 +16,8 @@ from sqlstream.runtime.tasks.job import EpochOutcome
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import (
     CommittedPart,
+    DeadLetterTally,
     EpochPlan,
-    LetterTally,
     Manifest,
     RunInfo,
     SourceState,
@@ -63,10 +63,10 @@ class Manifests:
         """The program may have been deleted, as no manifest named it: it is written once more."""
         self._digest = None
 
-    def tally(self, plan: EpochPlan, outcome: EpochOutcome) -> LetterTally:
+    def tally(self, plan: EpochPlan, outcome: EpochOutcome) -> DeadLetterTally:
         """The dead letters with those of an epoch. Raises DiagnosticError if there may not be so many."""
         last = self._state.last
-        before = LetterTally() if last is None else last.tally
+        before = DeadLetterTally() if last is None else last.tally
         rows = sum(source.rows for source in outcome.sources.values())
         if plan.edits and last is not None:
             known = {state.name: state for state in last.positions}
@@ -104,7 +104,7 @@ class Manifests:
             forgotten={},
         )
 
-    def of(self, plan: EpochPlan, outcome: EpochOutcome, tally: LetterTally) -> Manifest:
+    def of(self, plan: EpochPlan, outcome: EpochOutcome, tally: DeadLetterTally) -> Manifest:
         """The manifest of an epoch whose tasks are done."""
         last, change = self._state.last, self._program.transition
         # An epoch that is about state and sinks does not touch the sources.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Dimension, Sink, Source
 from sqlstream.runtime.loop.admission import Admission
-from sqlstream.runtime.loop.letter_budget import LetterBudget
+from sqlstream.runtime.loop.dead_letter_budget import DeadLetterBudget
 from sqlstream.runtime.loop.transition import NO_TRANSITION, Transition
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.catalog.secrets import Secrets
@@ -34,7 +34,7 @@ class LoopSettings:
     tasks: Callable[[], int] = lambda: 4
     poll_s: float = POLL_S
     max_epochs: int | None = None
-    letters: LetterBudget = field(default_factory=LetterBudget)
+    letters: DeadLetterBudget = field(default_factory=DeadLetterBudget)
     drain: bool = False
 
 

@@ -40,7 +40,7 @@ class StateChanges:
 class Transition:
     """What an edit of the query means to the program that runs from now on; nothing, if it was not edited.
 
-    `due`: an epoch has to carry it out; else it was done, or there is nothing to do. `given` are sinks that get the full
+    `due`: an epoch must carry it out; else it was done, or there is nothing to do. `given` are sinks that get the full
     result which the state has by then: those that are `new_sinks`, those whose `targets` are filled anew, and those whose
     result by the plan with the digest `retracts` is retracted ("": none is). `targets` says what is done to targets
     before, `former_names` what sinks were called in the plan before this one. With `adapts` the epoch makes the `states` of

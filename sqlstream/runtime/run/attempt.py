@@ -19,9 +19,9 @@ from sqlstream.runtime.edits.savepoints import fork
 from sqlstream.runtime.edits.sinks.sink_places import Looks, looking
 from sqlstream.runtime.edits.sources import moved_sources, shared_data
 from sqlstream.runtime.edits.sources.moved_sources import Moves
+from sqlstream.runtime.loop.dead_letter_budget import DeadLetterBudget
 from sqlstream.runtime.loop.drained import check_ends
 from sqlstream.runtime.loop.epochs import EpochLoop
-from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, program_fingerprint, recover
@@ -219,7 +219,7 @@ def _loop(run: Attempts, program: Program, decided: EditPlan, caches: _Caches) -
         admission=admission_of(request.plan, request.max_rows_per_epoch),
         tasks=lambda: max(runner.known_parallelism or caches.shards, 1),
         max_epochs=request.max_epochs,
-        letters=LetterBudget(options.max_dead_letters, options.max_dead_letter_share),
+        letters=DeadLetterBudget(options.max_dead_letters, options.max_dead_letter_share),
         drain=request.drain or options.drain,
         **({} if request.poll_s is None else {"poll_s": request.poll_s}),
     )

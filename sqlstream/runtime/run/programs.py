@@ -39,7 +39,7 @@ def program_of(
 ) -> Program:
     """The program of a request, which goes on from `last` as was `decided`.
 
-    Raises DiagnosticError (exit code 4) if the password of a sink is missing that has to be written once more.
+    Raises DiagnosticError (exit code 4) if the password of a sink is missing that must be written once more.
     """
     plan, secrets, connectors = request.plan, request.known_secrets, request.driver_connectors
     text = plan_json.to_text(plan).encode()

@@ -44,7 +44,7 @@ if __name__ == "__main__":
         pyspark.daemon.SIGTERM = signal.SIGUSR2
     REGISTERED.preload()
     # Spark's worker collects garbage after every task, which walks through all that was imported unless that is
-    # set aside: 42 ms a task. It also keeps the pages shared between the workers.
+    # set aside: 42 ms per task. It also keeps the pages shared between the workers.
     gc.collect()
     gc.freeze()
     pyspark.daemon.worker = _serve_quietly

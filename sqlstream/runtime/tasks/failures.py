@@ -30,7 +30,7 @@ _SETTING = re.compile(
 
 
 class EpochTooLargeError(DiagnosticError):
-    """An epoch does not fit into memory: it has to be planned smaller.
+    """An epoch does not fit into memory: it must be planned smaller.
 
     `what` says whose memory ran out. `runner_lost`: the runner can't run another epoch.
     """

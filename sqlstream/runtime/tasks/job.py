@@ -22,7 +22,7 @@ class EpochJob:
     `states` has the shards' versions of every state at the parent epoch (none: empty), `states_max_parallelism` what they
     were written with (0: the program's). `store_uri` is the state directory, `local_dir` scratch on each machine for caches
     of state, `base_dir` what relative paths in connector options refer to. `secrets` are what references in the program
-    stand for: they go with the job. `retracts`: it takes back the answers that the epoch restates, as a former program gave
+    stand for: they go with the job. `retracts`: it retracts the results that the epoch re-emits, as a former program gave
     them. `of_history`: it reads again what main epochs have read: what is for sinks stays in the checkpoint store,
     whatever their connectors are, and its rows are before any that come from then on. `latest` are the watermarks (µs) that
     sources had where that ends: a row beyond it was too far ahead of the clock then, and does not count now.

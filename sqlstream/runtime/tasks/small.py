@@ -6,7 +6,7 @@ from sqlstream.runtime.tasks.job import EpochJob
 
 #: Epochs of at most so many rows (`execution.single-task-rows`) …
 SINGLE_TASK_ROWS = 1000
-#: … or, of a source that does not count them, bytes a row; over this many splits, shards and rows of state.
+#: … or, of a source that does not count them, bytes per row; over this many splits, shards and rows of state.
 _ROW_BYTES = 256
 _SPLITS = 4
 _SHARDS = 4

@@ -16,7 +16,7 @@ from sqlstream_operators.duck.relations import Relations
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import LateStep
 from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
-from sqlstream_operators.task.dead_letters import DeadLetters, StagedLetters, digest
+from sqlstream_operators.task.dead_letters import DeadLetters, StagedDeadLetters, digest
 from sqlstream_operators.task.epoch import EpochContext
 
 DUCK = DuckSession()
@@ -71,7 +71,7 @@ def rows(*values: int) -> Relations:
     return relations
 
 
-def staged(root: Path, found: StagedLetters | None) -> list[dict[str, Any]]:
+def staged(root: Path, found: StagedDeadLetters | None) -> list[dict[str, Any]]:
     assert found is not None
     return [json.loads(line) for line in (root / "store" / found.file).read_text().splitlines()]
 

@@ -73,7 +73,7 @@ class GroupAggregate:
     """Runs a `GroupAggregateSpec`: see there for its inputs, its state and its output.
 
     A group is known by its keys as state gives them back (`groups.as_stored`), so that what was emitted for it
-    can be taken back whichever of several equal keys an epoch brings.
+    can be retracted whichever of several equal keys an epoch brings.
     """
 
     def __init__(self, spec: GroupAggregateSpec) -> None:

@@ -29,11 +29,11 @@ from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.store import StateStore
 
-from .answer_side import AnswerSide
 from .arrange import arranged_rows
 from .join_side import JoinSide, same_keys
 from .joining import Joining, may_cancel, repeated
 from .matching import Met
+from .shared_side import SharedSide
 from .side_rows import Changed, SideRows
 
 
@@ -112,9 +112,9 @@ class ReadSide(JoinSide):
 
 def _side(
     spec: ArrangedJoinSpec, kept: OperatorSpec, operator: Operator, side: ArrangedSide
-) -> ReadSide | AnswerSide:
+) -> ReadSide | SharedSide:
     if side.answer is not None:
-        return AnswerSide(kept, cast(AnswersByKey, operator), side, side.answer, spec.keys)
+        return SharedSide(kept, cast(AnswersByKey, operator), side, side.answer, spec.keys)
     if not isinstance(kept, ArrangeSpec):
         raise InternalError(f"{kept.kind} {side.state_id} is no arrangement")
     return ReadSide(kept, side)

@@ -42,7 +42,7 @@ class IntervalJoin:
     """Runs an `IntervalJoinSpec`: see there for its inputs, its state and its output.
 
     The rows that come on one side are joined with those of the other that state has of their keys, in the two buckets of
-    time that their partners can be in. What the watermark has passed by more than a row has to wait is dropped with its
+    time that their partners can be in. What the watermark has passed by more than a row must wait is dropped with its
     bucket. A row that comes and is done in the same epoch never gets into the state.
     """
 

@@ -27,7 +27,7 @@ from .side_rows import Changed, SideRows, any_null, distinct_rows, staying_rows
 class JoinSide(SideRows):
     """Reads and writes the rows of one side of a join by its keys: a table of a state, as `JoinSpec` describes it.
 
-    `whole`: rows with a NULL among their keys are kept. `only_come`: nothing is ever taken back, so that rows need not be
+    `whole`: rows with a NULL among their keys are kept. `only_come`: nothing is ever retracted, so that rows need not be
     found again, and equal ones need not be one: each gets a name that none had, in place of a digest, and nothing is looked
     up. Of `distinct` rows only those that go are.
     """
@@ -92,7 +92,7 @@ class JoinSide(SideRows):
         return Changed(table, names, counts, was != 0)
 
     def _coming(self, state: StateStore, rows: pa.Table, weights: pa.ChunkedArray | None) -> Changed:
-        """What rows change that only come."""
+        """What append-only rows change."""
         order = self._order(state, rows)
         counts: Int64s = np.ones(rows.num_rows, np.int64)
         if weights is not None:

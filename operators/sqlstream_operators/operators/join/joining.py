@@ -149,9 +149,9 @@ class Joining:
 
 
 def may_cancel(sides: Sequence[SideRows], changed: Sequence[pa.Table]) -> bool:
-    """Whether equal rows of an answer may come and go in one epoch, by what changes on the sides.
+    """Whether equal rows of an answer may be inserted and retracted in one epoch, by what changes on the sides.
 
-    Where rows only come equal ones are not one. What is there less often than before takes of the pairs of an old one, and
+    Equal append-only rows are not one. What is there less often than before takes of the pairs of an old one, and
     still makes pairs of a new one.
     """
     if all(side.spec.retracting for side in sides):

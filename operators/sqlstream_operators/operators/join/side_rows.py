@@ -28,8 +28,8 @@ _DIGESTS = "__digests"
 class Changed:
     """The distinct rows of an epoch's changes: `rows` (keys, columns, ROW, WAS, IS) in the order of state.
 
-    `names` are what they are called in state (none where rows only come), `counts` what state is to have (it may be below
-    0), and `there` says which of them it has.
+    `names` are what they are called in state (none where rows are append-only), `counts` what state is to have (it may
+    be below 0), and `there` says which of them it has.
     """
 
     rows: pa.Table

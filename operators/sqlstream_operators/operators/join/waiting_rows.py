@@ -45,7 +45,7 @@ class WaitingRows:
         # In the order of state, so that a query whose columns were reordered finds its rows.
         fields = [*table.key, *(field for field in table.value if field is not counts[0])]
         self._digested = tuple(column_of(rows, field.name) for field in fields)
-        #: The columns of the rows that come and go.
+        #: The columns of the updating rows.
         self.schema: Schema = (Column(SLICE_COLUMN, BIGINT), *rows, Column(COPIES, BIGINT))
 
     def add(self, state: StateStore, rows: pa.Table) -> int:

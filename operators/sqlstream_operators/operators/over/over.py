@@ -28,7 +28,7 @@ class Over(ShowsAnswer):
     """Runs an `OverSpec`: see there for its input, its state and its output.
 
     The partitions that rows came to are read, or where the frames are bounded the rows around those; the functions are
-    computed over them anew, and where that gives another value than before, the row is taken back and given again.
+    computed over them anew, and where that gives another value than before, the row is retracted and given again.
     """
 
     def __init__(self, spec: OverSpec) -> None:
@@ -38,7 +38,7 @@ class Over(ShowsAnswer):
         self._state = OverState(spec)
         self._functions = WindowFunctions(spec.columns, spec.partition, spec.order, spec.calls)
         self._reach = spec.reach if self._state.ordered else None
-        #: State gives these back as keys do, and what is taken back has to be what was given.
+        #: State gives these back as keys do, and what is retracted must be what was given.
         self._partition = tuple(column_of(spec.columns, name) for name in spec.partition)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:

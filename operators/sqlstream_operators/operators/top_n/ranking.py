@@ -105,7 +105,7 @@ class Ranking:
         return positions
 
     def retained(self, position: Int64s, count: Int64s) -> Int64s:
-        """How many copies of each row can be wanted: now, or if rows only come from here on."""
+        """How many copies of each row can be wanted: now, or if rows are append-only from here on."""
         room = np.maximum(self.upto - position, 0)
         if self.function == "row_number":
             return np.minimum(count, room)

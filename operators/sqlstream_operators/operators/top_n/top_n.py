@@ -88,7 +88,7 @@ class TopN(ShowsAnswer):
     def _stored(
         self, context: OperatorContext, arrived: CountedRows, keys: pa.Table, gone: Int64s
     ) -> CountedRows:
-        """What has to be ranked of state, given the keys that rows came to and how many go from each at most.
+        """What must be ranked of state, given the keys that rows came to and how many go from each at most.
 
         Of a long partition that may lose rows these are as many more than the answer can have as it may lose,
         and the rows that come or go: where they are behind all that, they are not in the answer before or after.

@@ -1,4 +1,4 @@
-"""SESSION windows: rows are kept until their session closes, or given at once and taken back when it changes."""
+"""SESSION windows: rows are kept until their session closes, or given at once and retracted when it changes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class SessionWindows:
         return consolidated(context.duck, concatenated([*moved, given]), self._spec.output)
 
     def _moved(self, state: StateStore, taken: Taken) -> list[pa.Table]:
-        """The rows of sessions whose bounds change: taken back with the old ones, given with the new ones."""
+        """The rows of sessions whose bounds change: retracted with the old ones, given with the new ones."""
         known, made = taken.known, taken.made
         changing = np.flatnonzero(~taken.same)
         if not len(changing):

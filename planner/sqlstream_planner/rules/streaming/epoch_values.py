@@ -20,7 +20,7 @@ from sqlstream_planner.properties.facts import Facts
 
 
 def epoch_values(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
-    """Give the plan as it is. Raises DiagnosticError (SQL101) where a row may be taken back in an epoch with other values.
+    """Give the plan as it is. Raises DiagnosticError (SQL101) where a row may be retracted in an epoch with other values.
 
     Random values are given to the rows of sources, which have a number of their own.
 

@@ -1,4 +1,4 @@
-"""Which ranks a condition lets pass: what a Top-N has to keep."""
+"""Which ranks a condition lets pass: what a Top-N must keep."""
 
 from __future__ import annotations
 

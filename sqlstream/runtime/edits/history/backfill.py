@@ -27,9 +27,9 @@ from sqlstream.connectors.api import Limits, Position, Rereadable, SinkPart, Sou
 from sqlstream.runtime.edits.history.backfilled_rows import KeptRows
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import Admission
+from sqlstream.runtime.loop.dead_letter_budget import DeadLetterBudget
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
-from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import FormerSink, LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.recovery import program_fingerprint
@@ -48,7 +48,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
-#: Nobody waits for the answers of a backfill's epochs: they are longer than others, which costs less a row.
+#: Nobody waits for the answers of a backfill's epochs: they are longer than others, which costs less per row.
 TARGET_S = 10.0
 
 
@@ -200,7 +200,7 @@ class _Side:
             local_dir=str(self._cache),
             admission=_admission(settings.admission, until),
             max_epochs=None,
-            letters=LetterBudget(),
+            letters=DeadLetterBudget(),
         )
 
     def prepare(self) -> None:

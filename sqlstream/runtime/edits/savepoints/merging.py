@@ -1,6 +1,6 @@
 """Several savepoints put together into one, as if one pipeline had made them all: what a file begins with that joins others.
 
-State is found by what it means, so all that has to be decided is what goes together:
+State is found by what it means, so all that must be decided is what goes together:
 
 - *Positions.* State is of the rows that were read up to a position. Data that several savepoints have read goes on from
   where one of them stands: the one that has read most of it, the first of equals. What another one has of this data goes
@@ -11,7 +11,7 @@ State is found by what it means, so all that has to be decided is what goes toge
 - *Names.* Ids of states, which say what they mean, are kept; of two with one id either will do. All else that may collide
   is named anew: folders of sources, tables of other data, ids of fields, stages.
 - *Sinks* are none: all are new beside a savepoint. What is only appended to goes on where the data does: if the savepoints
-  do not stand at one place, one of them has not given on what is before that, and that has to be agreed to.
+  do not stand at one place, one of them has not given on what is before that, and that must be agreed to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlstream.runtime.edits.sources.source_folders import copied_folder
 from sqlstream.runtime.loop.forgotten_keys import known_forgotten
 from sqlstream.runtime.loop.recovery import former_plan, program_fingerprint
 from sqlstream.storage.journal import Journal, digest_of
-from sqlstream.storage.manifest import LetterTally, Manifest, SourceState, StateVersions, alike
+from sqlstream.storage.manifest import DeadLetterTally, Manifest, SourceState, StateVersions, alike
 from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.cut_down import cut_down
@@ -123,7 +123,7 @@ def put_together(origins: Sequence[Origin], scratch: CheckpointStore, source_of:
         now_us=now_us,
         forgotten=forgotten,
         rows_cap=min(caps, key=lambda cap: cap.rows) if caps else None,
-        tally=LetterTally(
+        tally=DeadLetterTally(
             *(
                 sum(n)
                 for n in zip(

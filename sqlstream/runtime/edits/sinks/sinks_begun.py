@@ -16,7 +16,7 @@ from sqlstream_planner.diagnostics import Diagnostic, Written
 
 
 def written_anew(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
-    """A sink of `--rewrite`, whose place has to be empty."""
+    """A sink of `--rewrite`, whose place must be empty."""
     spec = edit.spec
     at = given.written.get(spec.name, Written())
     edit = replace(edit, begins=beginning(spec, now, given), target=TargetEdit.REWRITE)

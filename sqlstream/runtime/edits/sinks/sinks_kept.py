@@ -235,7 +235,7 @@ def _files(
     declared = [*table_changes(old, new)]
     both_kept = _both_kept(before, former, now, spec, given.forgotten)
     if declared and _gets_columns(old, new) and both_kept:
-        # What is taken back has the former columns, as it was given, and what is given has the new ones, too.
+        # What is retracted has the former columns, as it was given, and what is given has the new ones, too.
         return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given), declared=declared)
     if declared and not _may_differ(old, new):
         return _refused(

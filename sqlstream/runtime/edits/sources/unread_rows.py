@@ -38,8 +38,8 @@ class UnreadRows:
     ) -> None:
         self._old, self._new = old, new
         was = {state.name: state for state in read}
-        self._unread = {name for name, state in known.items() if _has_letters(state, letters)}
-        self._former = {name for name, state in was.items() if _has_letters(state, letters)}
+        self._unread = {name for name, state in known.items() if _has_dead_letters(state, letters)}
+        self._former = {name for name, state in was.items() if _has_dead_letters(state, letters)}
         self._anew = frozenset(anew)
 
     @cached_property
@@ -105,7 +105,7 @@ class UnreadRows:
         return {self._was[spec.name] for spec in old} == {self._now[spec.name] for spec in new}
 
 
-def _has_letters(state: SourceState, letters: bool) -> bool:
+def _has_dead_letters(state: SourceState, letters: bool) -> bool:
     return letters if state.malformed is None else state.malformed > 0
 
 

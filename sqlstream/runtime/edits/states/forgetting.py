@@ -22,7 +22,7 @@ class Forgotten:
     def stays_twice(self, before: PhysicalPlan, former: SinkSpec, now: PhysicalPlan, sink: SinkSpec) -> bool:
         """Whether a sink would have rows of forgotten keys beside others of them that are read again.
 
-        They can't be taken back, as no state has them; by a PRIMARY KEY the new ones are written over them.
+        They can't be retracted, as no state has them; by a PRIMARY KEY the new ones are written over them.
         """
         stay = not self.before.isdisjoint(answering_states(before, former.name))
         return stay and not sink.primary_key and not answering_states(now, sink.name) <= self.now

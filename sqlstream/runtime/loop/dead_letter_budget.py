@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlstream.storage.manifest import LetterTally
+from sqlstream.storage.manifest import DeadLetterTally
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -19,7 +19,7 @@ _LONGEST = 160
 
 
 @dataclass(frozen=True, slots=True)
-class LetterBudget:
+class DeadLetterBudget:
     """The most dead letters of a state directory, and the most for each row that was read lately; None: any number."""
 
     rows: int | None = None
@@ -28,7 +28,7 @@ class LetterBudget:
     def check(
         self,
         epoch: int,
-        tally: LetterTally,
+        tally: DeadLetterTally,
         letters: Mapping[str, int],
         store: CheckpointStore,
         files: Sequence[str],
@@ -78,7 +78,7 @@ class LetterBudget:
 
 
 def _place(letter: Mapping[str, Any]) -> str:
-    """Where the row of a letter is.
+    """Where the row of a dead letter is.
 
     >>> _place({"source": "t", "origin": "topic clicks", "position": {"partition": 3, "offset": 17}})
     'topic clicks, partition 3, offset 17'
@@ -92,7 +92,7 @@ def _place(letter: Mapping[str, Any]) -> str:
 
 
 def _samples(store: CheckpointStore, files: Sequence[str]) -> Iterator[str]:
-    """The first letters of an epoch, a line each."""
+    """The first dead letters of an epoch, a line each."""
     shown = 0
     for name in files:
         with store.open(name) as content:

@@ -23,7 +23,7 @@ from .side_rows import Changed, SideRows, distinct_rows, staying_rows
 _KEYS = "__wanted"
 
 
-class AnswerSide(SideRows):
+class SharedSide(SideRows):
     """Reads what the `operator` of `kept` gives by the join's `keys`, and takes its changes as those of the side.
 
     As a key has one row at most, each row was there once or not at all: its change says which.
