@@ -1,12 +1,12 @@
-"""What is left of a changelog when all its changes have been applied."""
+"""What is left of a changelog when all its changes have been applied, and of rows that claim one key."""
 
 from __future__ import annotations
 
 from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.batch.select import names
+from sqlstream_planner.batch.select import Select, indented, names
 from sqlstream_planner.batch.sources import ORDER_COLUMN
-from sqlstream_planner.logical import Scan
+from sqlstream_planner.logical import ConflictAction, Scan, Sink
 
 _KIND = quote_identifier(KIND_COLUMN)
 _ORDER = quote_identifier(ORDER_COLUMN)
@@ -30,3 +30,25 @@ def remaining(node: Scan) -> str:
     came = f"sum(CASE WHEN {_KIND} IN ('+I', '+U') THEN 1 ELSE -1 END)"
     rows = f"SELECT {ids}, {came} AS __copies\n  FROM (SELECT {listed}, {_KIND} FROM {source})"
     return f"SELECT {ids} FROM (\n  {rows}\n  GROUP BY {ids}\n), range(__copies::BIGINT)"
+
+
+def chosen(root: Sink, below: Select, *, changing: bool) -> str | None:
+    """One row of each key of the sink; None if its conflicts are not settled here.
+
+    Of append-only rows it is the first or the last in the order of the files; of rows that change the least of
+    those that are there at the end.
+    """
+    if root.conflict not in (ConflictAction.NOTHING, ConflictAction.DEDUPLICATE):
+        return None
+    ids = [f.id for f in root.fields]
+    by_name = {c.name.lower(): id_ for id_, c in zip(ids, root.sink.schema, strict=True)}
+    keys = names(by_name[name.lower()] for name in root.sink.primary_key)
+    rows = below.as_item("__rows", ids)
+    if root.conflict is ConflictAction.DEDUPLICATE and changing:
+        order = ", ".join(f"{names([id_])} ASC NULLS FIRST" for id_ in ids)
+    else:
+        order = "__place" + (" DESC" if root.conflict is ConflictAction.DEDUPLICATE else "")
+        numbered = f"SELECT {names(ids)}, row_number() OVER () AS __place FROM {rows}"
+        rows = f"(\n{indented(numbered)}\n) AS __placed"
+    first = f"QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY {order}) = 1"
+    return f"SELECT {names(ids)}\nFROM {rows}\n{first}"

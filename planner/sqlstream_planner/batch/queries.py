@@ -16,7 +16,6 @@ from sqlstream_planner.batch import (
     aggregates,
     as_of,
     changelogs,
-    conflicts,
     joins,
     ranks,
     sessions,
@@ -88,7 +87,7 @@ class _Query:
                 self._shared.add(select.source)
             self._made[id(node)] = select
         select = self._made[id(root.input)]
-        shown = conflicts.chosen(root, select, changing=self._changing[id(root)])
+        shown = changelogs.chosen(root, select, changing=self._changing[id(root)])
         if shown is not None:
             select = self._relation(root, shown, "chosen")
         pairs = zip(root.fields, root.sink.schema, strict=True)

@@ -150,7 +150,7 @@ def test_a_node_that_nobody_knows_is_no_stateless_one() -> None:
         "consolidated": facts.consolidated,
         "text": describe,
         "title": title_of,
-        "level": Meanings().level,
+        "nesting depth": Meanings().nesting_depth,
         "columns": Meanings().columns,
         "pruning": lambda node: needed_columns((replace(root, input=node),)),
     }
