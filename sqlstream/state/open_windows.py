@@ -81,7 +81,7 @@ def _times(database: StateDatabase, step: OperatorStep, what: Waiting) -> Iterat
     done = dict(zip(what.tables, what.done, strict=False))
     for relation in tables.values():
         name = ".".join(map(quote_identifier, relation.name))
-        field, wait_us = done.get(relation.table, (None, 0))
+        field, wait_us = done.get(relation.table or "", (None, 0))
         column = next((c.name for c in relation.columns if c.source == (field or TIME)), None)
         column = relation.time if column is None and field is None else column
         time = "NULL" if column is None else f"epoch_us({quote_identifier(column)})"
