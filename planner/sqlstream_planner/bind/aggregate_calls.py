@@ -237,7 +237,7 @@ class AggregateCalls:
         if come is not None:
             fields = (*fields, *come.fields)
             served(self._context, inner)
-        if by_time and come is not None:
+        if by_time and come is not None and arguments:  # without any it is refused with its type
             in_order = dict(function.in_order)
             if ignores_nulls or name not in in_order:  # FIRST_VALUE is Flink's, FIRST is DuckDB's
                 present = exp.Not(this=exp.Is(this=arguments[0].copy(), expression=exp.Null()))

@@ -42,7 +42,7 @@ REFUSED = (
             names_in(
                 """
     add_parquet_key aggregate_state array_value can_cast_implicitly cast_to_type combine combine_aggr
-    constant_or_null create_sort_key finalize get_type invoke
+    constant_or_null create_sort_key finalize get_type index_key invoke
     json_copy_strftime_if_date json_copy_strftime_if_timestamp json_deserialize_sql
     json_execute_serialized_sql json_serialize_plan json_serialize_sql make_type parse_duckdb_log_message
     parse_path_hive remap_struct replace_type stats to_aggregate_state type_name unpivot_list vector_type
@@ -57,6 +57,26 @@ REFUSED = (
         "its bytes depend on the version of the tables for collations",
         frozenset(),
         ("collate_",),
+    ),
+    RefusedFunctions(
+        "it takes arrays of one size, and arrays are kept as lists of any: write list_… for array_…",
+        frozenset(
+            names_in(
+                """
+    array_cosine_distance array_cosine_similarity array_distance array_dot_product array_inner_product
+    array_negative_dot_product array_negative_inner_product
+    """
+            )
+        ),
+    ),
+    RefusedFunctions(
+        "it takes a UNION or a VARIANT, and a value is kept with one type: write a struct, or JSON",
+        frozenset({"union_extract", "union_tag", "union_value"}),
+        ("variant_",),
+    ),
+    RefusedFunctions(
+        "APPLY is a word of the grammar (CROSS APPLY): write list_transform",
+        frozenset({"apply"}),
     ),
     RefusedFunctions(
         "it makes several rows of one",

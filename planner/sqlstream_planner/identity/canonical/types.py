@@ -126,14 +126,13 @@ def plain_number(found: Form, type_: SqlType) -> Form:
     ('2',)
     """
     inner = found.args[0] if found.op == "negative" else found
-    match_ = (
-        _FRACTION.fullmatch(str(inner.args[0])) if isinstance(inner, Form) and inner.op == "number" else None
-    )
+    text = str(inner.args[0]) if isinstance(inner, Form) and inner.op == "number" else ""
+    match_ = _FRACTION.fullmatch(text) if text else None
     if match_ is None or whole(found) is not None:
         return found
     integer, fraction, exponent = match_[1].lstrip("0"), match_[2] or "", match_[3]
     if exponent is not None:
-        value = Decimal(str(inner.args[0]))
+        value = Decimal(text)
         exact = value == value.to_integral_value() and value < 2**53
         if not exact or type_.kind not in _WITH_EXPONENT:
             return found
@@ -147,7 +146,7 @@ def plain_number(found: Form, type_: SqlType) -> Form:
 
 def _holds_fraction(type_: SqlType, digits: int) -> bool:
     """Whether any value of a type is compared exactly with a number of so many digits behind the point."""
-    if type_.kind is Kind.DECIMAL:
+    if type_.precision is not None and type_.scale is not None:
         return type_.precision - type_.scale + digits <= 38
     return type_.kind in _WITH_EXPONENT
 
