@@ -34,7 +34,7 @@ def test_a_table_with_an_answer_is_refused(is_new: bool) -> None:
     part = SinkPart("answer", spec.connector, SinkChange.WHOLE, is_new=is_new, from_history=True)
     found = with_history(part, spec, plan, GONE)
     assert found.change is SinkChange.REFUSED
-    assert [d.code for d in found.told] == ["DAT008"]
+    assert [d.code for d in found.diagnostics] == ["DAT008"]
     assert not found.from_history
 
 

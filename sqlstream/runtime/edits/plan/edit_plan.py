@@ -286,7 +286,7 @@ def _compare(
                 why = there.gone(needs_of(now, (), {found.name}))
                 consents += [sink_consent(found.name, why)] if why is not None else []
     for sink_edit in decided:
-        consents += sink_edit.asked
+        consents += sink_edit.consents
     again = {e.new.state.state_id for e in edits if e.new is not None and e.needs_history}
     anew = {s.spec.name for s in decided if s.from_history}
     in_part = read_in_part(now, again, anew, unread.unread)
@@ -302,17 +302,17 @@ def _compare(
             last=last,
         )
     problems += left_out_problems(now, anew, in_part)
-    told = [one for sink in sinks for one in sink.told]
-    # Another source makes another answer: that is told, and not what follows from it.
-    told = [] if problems else told
-    problems = problems or [d for d in told if d.severity == "error"]
+    diagnostics = [one for sink in sinks for one in sink.diagnostics]
+    # Another source makes another answer: that is reported, and not what follows from it.
+    diagnostics = [] if problems else diagnostics
+    problems = problems or [d for d in diagnostics if d.severity == "error"]
     return EditPlan(
         against,
         states=tuple(states),
         sources=tuple(source_parts(before.sources, before.detached, now, known)),
         sinks=tuple(sinks),
         problems=tuple(problems),
-        warnings=tuple(d for d in told if d.severity == "warning"),
+        warnings=tuple(d for d in diagnostics if d.severity == "warning"),
         consents=tuple(replace(one, why=replace(one.why, severity="warning")) for one in consents),
         results=(*fresh_results(states), *(s.result for s in sinks if s.result)),
         notes=(
@@ -342,7 +342,7 @@ def _names(
 def _withdrawn(
     edits: Iterable[StateEdit], sinks: Iterable[SinkEdit], now: PhysicalPlan, unread: UnreadRows
 ) -> tuple[str, ...]:
-    """The sources whose dead letters are told anew, as they are read again whole."""
+    """The sources whose dead letters are reported again, as they are read again whole."""
     if not unread.sources:
         return ()
     states = {e.new.state.state_id for e in edits if e.new is not None and e.needs_history}
@@ -362,7 +362,7 @@ def _epochs(manifest: Manifest) -> tuple[int, ...]:
 
 def _seen(edit: SinkEdit, given: Given, last: Manifest | None) -> SinkEdit:
     """What becomes of a sink, with why its target can't go on so. `last` is what it goes on from, if that gave it rows."""
-    if edit.target is TargetEdit.REWRITE or any(d.severity == "error" for d in edit.told):
+    if edit.target is TargetEdit.REWRITE or any(d.severity == "error" for d in edit.diagnostics):
         return edit
     epochs: set[int] = {0}
     target: TargetEdit | None = edit.target
@@ -378,7 +378,7 @@ def _seen(edit: SinkEdit, given: Given, last: Manifest | None) -> SinkEdit:
     if refused is None:
         return edit
     at = given.written.get(edit.spec.name, Written()).table
-    return replace(edit, begins=None, told=(replace(refused, span=at),), asked=())
+    return replace(edit, begins=None, diagnostics=(replace(refused, span=at),), consents=())
 
 
 def _states(manifest: Manifest) -> dict[str, str]:

@@ -160,8 +160,8 @@ class SinkChange(StrEnum):
 class SinkPart:
     """What one sink gets: `detail` says more, `notes` what differs, `at` is the place in the new file.
 
-    `result` is a sentence about what it does not have, "" if it is all of the new query's answer. `told` is what a run says
-    of it: a refusal is an error. One that `is_new` was not there before in the state's pipeline; `from_history` it is given
+    `result` is a sentence about what it does not have, "" if it is all of the new query's result. `diagnostics` are what a run
+    reports of it: a refusal is an error. One that `is_new` was not there before in the state's pipeline; `from_history` it is given
     what the sources have had for it so far, which `readings` read again.
     """
 
@@ -172,7 +172,7 @@ class SinkPart:
     notes: tuple[str, ...] = ()
     at: Span | None = None
     result: str = ""
-    told: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     is_new: bool = False
     from_history: bool = False
     readings: tuple[Reading, ...] = ()

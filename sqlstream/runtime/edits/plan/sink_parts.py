@@ -67,12 +67,18 @@ def sink_parts(
 
 def _refused(edit: SinkEdit) -> SinkPart | None:
     """The part of a sink that is refused, if it is."""
-    told = next((d for d in edit.told if d.severity == "error"), None)
-    if told is None:
+    diagnostic = next((d for d in edit.diagnostics if d.severity == "error"), None)
+    if diagnostic is None:
         return None
     change = SinkChange.REFUSED
     return SinkPart(
-        edit.spec.name, edit.spec.connector, change, told.code, told.notes, told.span, told=edit.told
+        edit.spec.name,
+        edit.spec.connector,
+        change,
+        diagnostic.code,
+        diagnostic.notes,
+        diagnostic.span,
+        diagnostics=edit.diagnostics,
     )
 
 
@@ -89,14 +95,14 @@ def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: Histo
     if spec.changelog == "append" and part.is_new:
         detail, result = _only_from_now_on(spec.name)
         change = SinkChange.FROM_NOW_ON
-        return replace(part, change=change, detail=detail, result=result, told=(), from_history=False)
+        return replace(part, change=change, detail=detail, result=result, diagnostics=(), from_history=False)
     problem = without_history(gone, [spec.name])
     return replace(
         part,
         change=SinkChange.REFUSED,
         detail=problem.code,
         notes=problem.notes,
-        told=(problem,),
+        diagnostics=(problem,),
         from_history=False,
     )
 
@@ -108,8 +114,8 @@ def _only_from_now_on(sink: str) -> tuple[str, str]:
 
 def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> SinkPart:
     spec = edit.spec
-    told = next((d for d in edit.told), None)
-    why = told or next((consent.why for consent in edit.asked), None)
+    diagnostic = next((d for d in edit.diagnostics), None)
+    why = diagnostic or next((consent.why for consent in edit.consents), None)
     notes, at = (why.notes, why.span) if why is not None else ((), None)
     was = "" if edit.former is None or edit.former.name == spec.name else f"was called {edit.former.name}"
 
@@ -123,15 +129,15 @@ def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> 
             notes,
             at,
             result,
-            edit.told,
+            edit.diagnostics,
             edit.is_new,
-            edit.from_history and not edit.asked,
+            edit.from_history and not edit.consents,
         )
 
-    if told is not None and told.severity == "error":
-        return part(SinkChange.REFUSED, told.code)
+    if diagnostic is not None and diagnostic.severity == "error":
+        return part(SinkChange.REFUSED, diagnostic.code)
     if edit.is_new:
-        if edit.asked or edit.begins is Begins.NOW:
+        if edit.consents or edit.begins is Begins.NOW:
             detail, result = _only_from_now_on(spec.name)
             return part(SinkChange.FROM_NOW_ON, detail, result=result)
         return part(SinkChange.WHOLE, "what was read is read again for it" if edit.from_history else "")
@@ -139,7 +145,7 @@ def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> 
         return part(SinkChange.REPLACED, "what was read is read again for it" if edit.from_history else "")
     if edit.reemitted:
         return part(SinkChange.BROUGHT)
-    if told is None:
+    if diagnostic is None:
         return part(SinkChange.GOES_ON)
     detail = _from_when(spec, now, sources)
     result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
@@ -162,7 +168,7 @@ def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart
             "beginning with another --state-dir; or leave this table out",
         )
         return SinkPart(
-            spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes, told=(problem,)
+            spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes, diagnostics=(problem,)
         )
     if missing:
         return SinkPart(
@@ -171,7 +177,7 @@ def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart
             SinkChange.FROM_NOW_ON,
             "only what comes after the savepoint",
             result=f"`{spec.name}` has only what comes after the savepoint.",
-            told=edit.told,
+            diagnostics=edit.diagnostics,
         )
     return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, "from the state, before new input")
 

@@ -79,9 +79,9 @@ class SinkEdit:
     """What becomes of one sink.
 
     `former` is the sink that it goes on from (None: it is new, or elsewhere), `known_as` the name that its target knows it
-    by. `begins` is what it is given first where it does not simply go on, `reemitted`: it is brought from the former answer
-    to the new one, both being in the state. `target` is what is done to its target. `told` are warnings, and errors that
-    refuse it; `asked` are consents that are missing.
+    by. `begins` is what it is given first where it does not simply go on, `reemitted`: it is reconciled with the new
+    result, both being in the state. `target` is what is done to its target. `diagnostics` are warnings, and errors
+    that refuse it; `consents` are those that are required.
     """
 
     spec: SinkSpec
@@ -90,8 +90,8 @@ class SinkEdit:
     begins: Begins | None = None
     reemitted: bool = False
     target: TargetEdit | None = None
-    told: tuple[Diagnostic, ...] = ()
-    asked: tuple[Consent, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    consents: tuple[Consent, ...] = ()
 
     @property
     def is_new(self) -> bool:

@@ -2,7 +2,7 @@
 
 A table and a changelog have the answer of one query: with another one they are brought to it, from the state or from the
 sources' history. Rows in files, in tables that are only appended to, and on the terminal stay as they were given; another
-query may go on with them from now on, if it is told. A sink is known by its place: what its table is called means nothing,
+query may go on with them from now on, if the user says so. A sink is known by its place: what its table is called means nothing,
 and another place begins anew.
 """
 
@@ -68,8 +68,8 @@ def begun_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
             spec,
             None,
             spec.name,
-            told=tuple(_from_then_on(spec, now, given)),
-            asked=tuple(_gap(spec, now, given)),
+            diagnostics=tuple(_from_then_on(spec, now, given)),
+            consents=tuple(_gap(spec, now, given)),
         )
         for spec in now.sinks
     )

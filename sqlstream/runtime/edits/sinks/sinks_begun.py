@@ -23,14 +23,14 @@ def written_anew(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
     if not given.looks.is_vacant(spec, edit.known_as):
         # One that was left out or moved has old rows there, with which no run goes on (STA030).
         goes_on = "without --rewrite it goes on with what it has; " if edit.former is not None else ""
-        told = Diagnostic(
+        diagnostic = Diagnostic(
             "STA026",
             f"the table `{spec.name}` is to be written anew, and its place is not empty",
             at.table,
             ("what is there would stand beside what it is given",),
             f"empty it, or name another place; {goes_on}{NOTHING_CHANGED}",
         )
-        return replace(edit, told=(told,))
+        return replace(edit, diagnostics=(diagnostic,))
     what = {
         Begins.ANSWER: _whole(now, spec, given.forgotten),
         Begins.NOTHING_READ: ("nothing was read for it so far",),
@@ -38,8 +38,10 @@ def written_anew(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
         Begins.HISTORY: ("what was read is read again for it, up to where the sources are",),
     }[edit.begins or Begins.HISTORY]
     code = "STA016" if edit.begins is Begins.NOW else "STA017"
-    told = Diagnostic(code, f"the table `{spec.name}` is written anew", at.query, what, severity="warning")
-    return replace(edit, told=(told,))
+    diagnostic = Diagnostic(
+        code, f"the table `{spec.name}` is written anew", at.query, what, severity="warning"
+    )
+    return replace(edit, diagnostics=(diagnostic,))
 
 
 def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) -> SinkEdit:
@@ -60,13 +62,13 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
             f"have the whole history of the query in the new place, with `--rewrite {spec.name}`",
         )
         then = "will have only what is read from now on"
-        asked = Consent(f"fresh:{spec.name}", f"`{spec.name}`", why, then, "let it begin there now")
-        return replace(edit, asked=(asked,))
+        consent = Consent(f"fresh:{spec.name}", f"`{spec.name}`", why, then, "let it begin there now")
+        return replace(edit, consents=(consent,))
     place = "in another place than before, and begins there anew" if moved else "new"
     table = f"the table `{spec.name}` is {place}"
     match begins:
         case Begins.ANSWER:
-            told = Diagnostic(
+            diagnostic = Diagnostic(
                 "STA017",
                 table,
                 at.query,
@@ -74,7 +76,7 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
                 severity="warning",
             )
         case Begins.NOW:
-            told = Diagnostic(
+            diagnostic = Diagnostic(
                 "STA016",
                 f"{table}, and is given rows from now on",
                 at.query,
@@ -82,7 +84,7 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
                 severity="warning",
             )
         case Begins.HISTORY:
-            told = Diagnostic(
+            diagnostic = Diagnostic(
                 "STA017",
                 f"{table}, and is given what the sources have had for it so far",
                 at.query,
@@ -94,7 +96,7 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
             )
         case _:
             return edit
-    return replace(edit, told=(told,))
+    return replace(edit, diagnostics=(diagnostic,))
 
 
 def _whole(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What an edit means to a sink that goes on in its place: reconciled with the new result, altered, or refused.
 
 A table and a changelog have the answer of one query. Rows in files, in tables that are only appended to, and on the terminal
-stay as they were given; another query may go on with them from now on, if it is told.
+stay as they were given; another query may go on with them from now on, if the user says so.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def going_on(
         if given.same_text:
             return edit
         at_home = same_place(former, spec, given.looks.base_dir)
-        return replace(edit, told=tuple(_unknown(former, spec, before.stages == now.stages, at, at_home)))
+        return replace(
+            edit, diagnostics=tuple(_unknown(former, spec, before.stages == now.stages, at, at_home))
+        )
     new = in_words_of(new, old)
     if same_place(former, spec, given.looks.base_dir):
         new = in_its_place(new, old, spec)
@@ -151,7 +153,7 @@ def _table(
     then = f"will be {'altered' if declared else 'written anew'} in its database"
     return replace(
         edit,
-        asked=(Consent(f"alter:{spec.name}", f"the table `{spec.name}`", why, then, "let that be done"),),
+        consents=(Consent(f"alter:{spec.name}", f"the table `{spec.name}`", why, then, "let that be done"),),
     )
 
 
@@ -159,7 +161,7 @@ def _replaced(
     edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, begins: Begins, declared: list[str]
 ) -> SinkEdit:
     source = "is in the state" if begins is Begins.ANSWER else "is computed from the sources' history"
-    told = Diagnostic(
+    diagnostic = Diagnostic(
         "STA017",
         f"the table `{edit.spec.name}` {'is altered, and ' if declared else ''}gets the full result anew",
         at.query,
@@ -170,7 +172,7 @@ def _replaced(
         ),
         severity="warning",
     )
-    return replace(edit, begins=begins, target=TargetEdit.REPLACE, told=(told,))
+    return replace(edit, begins=begins, target=TargetEdit.REPLACE, diagnostics=(diagnostic,))
 
 
 def _left_columns(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
@@ -293,7 +295,7 @@ def _brought(
     of_others: bool = False,
     declared: Sequence[str] = (),
 ) -> SinkEdit:
-    told = Diagnostic(
+    diagnostic = Diagnostic(
         "STA017",
         f"the table `{edit.spec.name}` is reconciled with the result of another query",
         at.query,
@@ -306,7 +308,7 @@ def _brought(
         ),
         severity="warning",
     )
-    return replace(edit, reemitted=True, told=(told,))
+    return replace(edit, reemitted=True, diagnostics=(diagnostic,))
 
 
 def _other_answer(
@@ -356,7 +358,7 @@ def _from_now_on(
             ),
             _way(edit.spec, now),
         )
-    told = Diagnostic(
+    diagnostic = Diagnostic(
         "STA016",
         f"the table `{name}` is given the rows of another query from now on",
         at.query,
@@ -364,7 +366,7 @@ def _from_now_on(
         f"to have all of it by the new query, give it another, empty place, and run with --rewrite {name}",
         severity="warning",
     )
-    return replace(edit, told=(told,))
+    return replace(edit, diagnostics=(diagnostic,))
 
 
 def _refused(
@@ -377,7 +379,9 @@ def _refused(
     *,
     declared: bool = False,
 ) -> SinkEdit:
-    return replace(edit, told=(Diagnostic(code, what, at.table if declared else at.query, notes, way),))
+    return replace(
+        edit, diagnostics=(Diagnostic(code, what, at.table if declared else at.query, notes, way),)
+    )
 
 
 def _unknown(
