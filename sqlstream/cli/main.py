@@ -177,7 +177,7 @@ def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None
             return
         try:
             click.echo(to_json(diagnostics, ok=False))
-        except OutputError:  # what is wrong is told all the same
+        except OutputError:  # what is wrong is reported all the same
             show(diagnostics)
 
 

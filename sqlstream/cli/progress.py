@@ -1,4 +1,4 @@
-"""What a run tells while it works: a live line on a terminal, a line per epoch elsewhere, or JSON.
+"""What a run reports while it works: a live line on a terminal, a line per epoch elsewhere, or JSON.
 
 Everything but JSON goes to standard error, so that `print` sinks own standard output.
 """

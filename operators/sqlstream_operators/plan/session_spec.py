@@ -23,7 +23,7 @@ from sqlstream_operators.plan.types import TIMESTAMP, VARCHAR
 START, LAST, ROWS, NEXT = "__start", "__last", "__rows", "__next"
 TIME_OF_ROW, NUMBER_OF_ROW = "__time", "__number"
 
-#: What is told of a row that may be late, besides its columns.
+#: What is reported of a row that may be late, besides its columns.
 TOLD: Schema = (Column("event_time", TIMESTAMP), Column("row", VARCHAR))
 
 

@@ -57,7 +57,7 @@ class ChosenRows:
         self.open_lenient(duck, relation, split)
 
     def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> Sequence[BadRow]:
-        """Make the chosen rows queryable; what can't be read is told as ever."""
+        """Make the chosen rows queryable; what can't be read is reported as ever."""
         every = f"{relation} with numbers"
         if every not in self._opened:
             self._opened[every] = self.reader.open_lenient(duck, every, split)

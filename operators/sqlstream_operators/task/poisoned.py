@@ -26,4 +26,4 @@ def place_of(reader: SplitReader, split: Any, fails: Callable[[Any], bool]) -> s
             split = found
         return reader.place(split)
     except InputFileError:
-        return ""  # it changed while it was looked at: what failed is told all the same
+        return ""  # it changed while it was looked at: what failed is reported all the same

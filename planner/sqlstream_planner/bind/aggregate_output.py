@@ -87,7 +87,7 @@ class AggregateOutput:
         name = f.name if f is not None else node.name
         around = node.find_ancestor(exp.Anonymous)
         if around is not None and catalogue.lookup(around.name) is None:
-            self.context.type_of(around, self.node.fields)  # a misspelt aggregate is told as such
+            self.context.type_of(around, self.node.fields)  # a misspelt aggregate is reported as such
         self.context.fail(
             node,
             "SQL045",

@@ -189,7 +189,7 @@ class _ScriptBinder:
         table = self._catalog.table(statement.name)
         node = self._bind_query(statement.as_select)
         if table is None:
-            return  # what is wrong with its declaration is told already
+            return  # what is wrong with its declaration is reported already
         self._unique_names(node, statement.as_select)
         self._known_types(node, statement.as_select)
         spec = self._tables.sink(table, None)

@@ -63,7 +63,7 @@ class Tables:
         """The table called `name`; a diagnostic at `node` if there is none."""
         table = self.catalog.table(name)
         if table is None and name.lower() in self.catalog.broken:
-            raise DiagnosticError  # what is wrong with it is told already
+            raise DiagnosticError  # what is wrong with it is reported already
         if table is None:
             known = self.catalog.names
             near = self.catalog.meant(name)

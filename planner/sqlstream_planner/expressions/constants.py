@@ -164,7 +164,7 @@ def _instead(node: exp.Expr) -> str | None:
         return None
     what = "write a value of the type"
     if node.this.is_string:
-        with suppress(TypeProblem):  # it is told elsewhere
+        with suppress(TypeProblem):  # it is reported elsewhere
             what = instead_of(sql_type_of(node.args["to"]))
     return f"{what}, or TRY_CAST, which gives NULL where a value does not fit"
 

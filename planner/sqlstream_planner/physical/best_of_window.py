@@ -131,7 +131,7 @@ class BestOfWindow:
         """A SELECT of the rows of the SELECT `rows` that can have a partner, in its columns.
 
         A row whose window has nothing in the split is among them: the window is closed. So is the oldest row: if any is
-        late, that one is, and all are looked for and told of.
+        late, that one is, and all are looked for and reported.
         """
         window = self.aggregate.window
         size_us, reach_us = window.size_us, self.last_us - self.first_us

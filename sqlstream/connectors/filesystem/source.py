@@ -104,7 +104,7 @@ class FileSource:
         log = self._log_at(position)
         try:
             there = self._files.there()
-        except DiagnosticError:  # the folder is gone: so is what was read, and that is told
+        except DiagnosticError:  # the folder is gone: so is what was read, and that is reported
             there = []
         return FileHistory(self._spec, self._options, log.files, position, there)
 

@@ -47,7 +47,7 @@ class Transition:
     the new plan (None: they are those of the old one). `needs_history` are states and `from_history` sinks that get what
     the sources have had so far. `came_from` has old ids of states by their new ones, `forgotten` how many keys the states
     have forgotten once they are made (None: as before), `edits` what the manifest says of all this, `withdrawn` the tables
-    whose malformed rows are told anew.
+    whose malformed rows are reported anew.
     """
 
     due: bool = False

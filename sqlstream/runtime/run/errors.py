@@ -1,4 +1,4 @@
-"""What goes wrong in a run with data, state and files, told as diagnostics."""
+"""What goes wrong in a run with data, state and files, as diagnostics."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sqlstream_operators.state.version import ShardVersion
 
 def begin_private(folder: Path) -> None:
     """Make a state directory for this user alone: it holds rows. One that is there stays as it is."""
-    with suppress(OSError):  # what can't be made is told when it is written to
+    with suppress(OSError):  # what can't be made is reported when it is written to
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
 

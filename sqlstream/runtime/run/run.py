@@ -98,7 +98,7 @@ def _patient(stop: StopFlag) -> Callable[[float], None]:
 
 
 def _told(attempts: Attempts) -> Callable[[], RunResult]:
-    """An attempt whose errors are told: as diagnostics, without secrets, and not as the data's if another run is at work."""
+    """An attempt whose errors are diagnostics, without secrets, and not the data's if another run is at work."""
     other_rows: set[str] = set()
     secrets = attempts.request.secrets
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The packages that tasks import.
 PACKAGES = ("sqlstream", "sqlstream_planner", "sqlstream_operators")
 
-# Failures of a task come back as an exception and are told to the user once, in words: the same stack trace
+# Failures of a task come back as an exception and are reported to the user once, in words: the same stack trace
 # on the terminal, once for each attempt, would bury them. A logger's level is `error` for the gateway because
 # Spark lifts the root level to that of the logger of the program that it thinks is interactive.
 _LOG4J = """rootLogger.level = error

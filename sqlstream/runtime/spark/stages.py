@@ -195,7 +195,7 @@ class SparkJobRunner:
     def close(self) -> None:
         """Stop Spark, if this runner has started it."""
         if self._owned:
-            with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
+            with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is reported already
                 self._owner.stop()
 
 

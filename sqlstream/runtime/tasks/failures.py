@@ -1,4 +1,4 @@
-"""Errors of an epoch's tasks as the user is told them, in the same words whichever runner ran the epoch."""
+"""Errors of an epoch's tasks as they are reported to the user, in the same words whichever runner ran the epoch."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Taken:
     `rows` are those that are not late, with their `time`, `part` (the number of their partition) and `session` (the
     number of theirs among `made`). `keys` are the partitions. `known` are the sessions that were open before, with their
     columns in state (`stored`), the number of what each is now (`now`) and whether its bounds are the `same`. `touched`
-    are the sessions with new rows. `late`: what is told of rows that are late, None if none is.
+    are the sessions with new rows. `late`: what is reported of rows that are late, None if none is.
     """
 
     rows: pa.Table
@@ -197,7 +197,7 @@ class OpenSessions:
         return rows.select(self._partition).append_column(START, zeros).take(pa.array(index))
 
     def _letters(self, inputs: Sequence[pa.Table], time: Int64s, late: npt.NDArray[np.bool_]) -> pa.Table:
-        """What is told of the rows that are late, with the session that each alone would be."""
+        """What is reported of the rows that are late, with the session that each alone would be."""
         asked = inputs[1].select([c.name for c in TOLD])
         table = asked.take(pa.array(np.flatnonzero(late) - inputs[0].num_rows))
         for name, values in (("window_start", time[late]), ("window_end", time[late] + self.gap_us)):

@@ -51,7 +51,7 @@ def resolved(
     answer = asked(inference, function, typed, nodes, names=names)
     if isinstance(answer, Refused) and answer.value and function.name in TRIED:
         later = asked(inference, function, typed, nodes, texts=False, names=names)
-        answer = answer if isinstance(later, Refused) else later  # all such constants are told at once
+        answer = answer if isinstance(later, Refused) else later  # all such constants are reported at once
     if isinstance(answer, Refused):
         raise refusal(inference, node, function, typed, nodes, answer)
     return TypedExpr(answer, nullable(function.name, typed))

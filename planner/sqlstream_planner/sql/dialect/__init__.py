@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-# What sqlglot would write to stderr of a query is told as a diagnostic, or of no consequence.
+# What sqlglot would write to stderr of a query is reported as a diagnostic, or of no consequence.
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 

@@ -10,7 +10,7 @@ journal names the versions.
   are late again, or not (the cuts between epochs are others), but only for windows that are closed at the end.
 - *Input that had ended* goes on at its resume watermark, as where more has come: what was given stays closed, and a window
   that reaches beyond it, which nobody has been given, stays open. It is given when the run sees that there is no more.
-- *Rows that could not be read or were late* were told when they were read first; here they are counted.
+- *Rows that could not be read or were late* were reported when they were read first; here they are counted.
 - *Time to live.* The clock stands still at the time when the backfill began: all of the history counts as touched then.
 - *Order.* Rows of one source come in its order. Those of several sources meet in another order than they did at first.
 """
@@ -59,8 +59,8 @@ class Backfilled:
     `versions`: of each state that was asked for, one per shard; their files are in `folder` of the state directory and have
     names of its store. `sources`: how far the new plan's sources are, by name: where the manifest says, with the
     watermarks that new windows need. `rows_read` by source, in the run that ended it. `dead_letters` is how many rows of
-    the history could not be used: most were told when they were read first; `malformed` says by source how many could not
-    be read. `parts` are, by sink that was asked for, the
+    the history could not be used: most were reported when they were read first; `malformed` says by source how many could
+    not be read. `parts` are, by sink that was asked for, the
     rows that the history has for it, staged in the same folder: `backfilled_rows.written` makes what one epoch commits.
     """
 
@@ -101,7 +101,7 @@ def backfill(
     """Compute these states of `program` over what its sources have read by `until`; None if it was asked to stop.
 
     `sinks` are new ones that are to have the rows of all the history because no state has their answer: windows that are
-    closed, rows that no operator keeps. Of the sources `told_anew` what is malformed is told once more.
+    closed, rows that no operator keeps. Of the sources `told_anew` what is malformed is reported once more.
     `store` is the state directory, `settings` are those of the run that takes the states over: the versions have its
     parallelism. A source that `until` does not know has read nothing. Raises DiagnosticError: DAT008 if history is gone,
     and as a run.

@@ -160,9 +160,9 @@ class SinkChange(StrEnum):
 class SinkPart:
     """What one sink gets: `detail` says more, `notes` what differs, `at` is the place in the new file.
 
-    `result` is a sentence about what it does not have, "" if it is all of the new query's result. `diagnostics` are what a run
-    reports of it: a refusal is an error. One that `is_new` was not there before in the state's pipeline; `from_history` it is given
-    what the sources have had for it so far, which `readings` read again.
+    `result` is a sentence about what it does not have, "" if it is all of the new query's result. `diagnostics` are what a
+    run reports of it: a refusal is an error. One that `is_new` was not there before in the state's pipeline;
+    `from_history` it is given what the sources have had for it so far, which `readings` read again.
     """
 
     name: str

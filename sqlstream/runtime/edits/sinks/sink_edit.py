@@ -131,7 +131,7 @@ def holds_rows(spec: SinkSpec) -> bool:
 
 
 def not_there(name: str) -> Diagnostic:
-    """What is told of a sink whose options say that it is elsewhere now, if it has not there what was committed."""
+    """What is reported of a sink whose options say that it is elsewhere now, if it has not there what was committed."""
     return Diagnostic(
         "STA015",
         f"the table `{name}` has other options than before, and is not where they say",

@@ -2,8 +2,8 @@
 
 A table and a changelog have the answer of one query: with another one they are brought to it, from the state or from the
 sources' history. Rows in files, in tables that are only appended to, and on the terminal stay as they were given; another
-query may go on with them from now on, if the user says so. A sink is known by its place: what its table is called means nothing,
-and another place begins anew.
+query may go on with them from now on, if the user says so. A sink is known by its place: what its table is called means
+nothing, and another place begins anew.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def begun_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
 
 
 def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[Diagnostic]:
-    """What is told of a sink whose rows are in no state, and that keeps what it is given."""
+    """What is reported of a sink whose rows are in no state, and that keeps what it is given."""
     descriptor = descriptor_of(spec)
     keeps = descriptor is None or descriptor.sink.past is not Past.DROPPED
     if spec.changelog == "append" and keeps and not answer_is_kept(now, spec, given.forgotten):
@@ -155,7 +155,7 @@ def check_rewrite(names: Collection[str], now: PhysicalPlan) -> None:
 
 
 def without_history(missing: Diagnostic, sinks: Collection[str]) -> Diagnostic:
-    """What is told of history that is gone, of which tables that are kept up to date need all."""
+    """What is reported of history that is gone, of which tables that are kept up to date need all."""
     which = ", ".join(f"`{name}`" for name in sinks)
     return replace(
         missing,

@@ -86,7 +86,7 @@ def looking(
 
 
 def target_refused(error: TargetError) -> Diagnostic:
-    """What is told of a target that is not as its state directory left it, or is another's."""
+    """What is reported of a target that is not as its state directory left it, or is another's."""
     return Diagnostic("STA030", error.message, notes=error.notes, help=error.help)
 
 

@@ -90,7 +90,7 @@ class UnreadRows:
         )
 
     def withdrawn(self, read_again: Collection[str], kept: Iterable[str]) -> tuple[str, ...]:
-        """The sources whose dead letters are told anew: those that are `read_again`, but if they feed a sink that is `kept`
+        """The sources whose dead letters are reported again: those `read_again`, but if they feed a sink that is `kept`
         as it was, which has not the rows that can be read now.
         """
         fed = {name for sink in kept for name in sources_of_sink(self._new, sink)}
