@@ -33,7 +33,7 @@ _GROUPS = (
     ("list_resize", "array_resize"),
     ("list_reverse_sort", "array_reverse_sort"),
     ("list_slice", "array_slice"),
-    ("list_transform", "list_apply", "array_apply", "apply", "array_transform"),
+    ("list_transform", "list_apply", "array_apply", "array_transform"),
     ("list_unique", "array_unique"),
     ("list_value", "list_pack"),
     ("list_where", "array_where"),
