@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from sqlstream_planner.catalog.source_identity import SourceIdentity
 from sqlstream_planner.edits.verdict import StateEdit, Verdict
+from tests.edits import derived
 from tests.edits.derived import APPEND, CHANGES, PHASES, Epochs, appended, assert_derived, needed, planned
 from tests.examples import examples
 
@@ -19,7 +20,11 @@ _SAME = {"version": 1, "connector": "filesystem", "options": {"moved": True}}
 @pytest.fixture(scope="module", autouse=True)
 def one_source() -> Iterator[None]:
     """Both formats are said to have the same rows: an edit that moves a source says so."""
-    with mock.patch.object(SourceIdentity, "rows", property(lambda _: _SAME)):
+    with (
+        mock.patch.object(SourceIdentity, "rows", property(lambda _: _SAME)),
+        # Such a plan is not for other tests of the same query.
+        mock.patch.object(derived, "_planned", derived._planned.__wrapped__),
+    ):
         yield
 
 
