@@ -22,18 +22,15 @@ import threading
 import time
 from pathlib import Path
 
-import jinja2
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from benchmarks.kafka_peers import PARTITIONS, PIPELINES, flink_command, rendered
 from tests.connectors.kafka.broker import new_broker
 from tests.connectors.kafka.topics import Topics
 
-HERE = Path(__file__).resolve().parent
-PIPELINE = HERE / "kafka" / "passed.sql"
-PARTITIONS = 4
+PIPELINE = PIPELINES / "passed.sql"
 #: How often the producer hands records over, seconds.
 TICK_S = 0.01
 
@@ -105,14 +102,9 @@ def command(
         variables = [part for name, value in given.items() for part in ("--var", f"{name}={value}")]
         state = ["--state-dir", str(folder / "state")]
         return [sys.executable, "-m", "sqlstream", "run", str(PIPELINE), *variables, *state, "--json"]
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PIPELINE.parent))
-    text = environment.get_template(PIPELINE.name).render(
-        var=lambda name, default="": given.get(name, default)
-    )
     file = folder / "flink.sql"
-    file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("--")))
-    script = [args.flink, str(HERE / "kafka_flink.py"), str(file), "--jar", args.jar, "--sinks", sink]
-    return [*script, "--checkpoints-ms", system.rpartition(" ")[2]]
+    file.write_text(rendered(PIPELINE, given))
+    return [*flink_command(args, file, [sink]), "--checkpoints-ms", system.rpartition(" ")[2]]
 
 
 def measured(system: str, topics: Topics, args: argparse.Namespace) -> list[float]:

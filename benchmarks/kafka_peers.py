@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import signal
 import statistics
 import subprocess
@@ -21,12 +20,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.sqlstream_warm import run_sqlstream
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -37,7 +38,6 @@ from tests.connectors.kafka.topics import Topics
 HERE = Path(__file__).resolve().parent
 PIPELINES = HERE / "kafka"
 PARTITIONS = 4
-#: Flink's connector writes times as SQL does, if not told otherwise; so does ours.
 _FILL = """
 CREATE TABLE nexmark (
   event_type INT,
@@ -72,31 +72,30 @@ def fill(topics: Topics, events: int) -> tuple[str, float]:
     return topic, time.perf_counter() - started
 
 
-def run_sqlstream(file: Path, variables: list[dict[str, str]], parallelism: int) -> None:
+def run_turn(file: Path, variables: Sequence[Mapping[str, str]], parallelism: int) -> None:
     """Run the query once for each of `variables`, in this process; prints the seconds as Flink's script does."""
     runner = SparkJobRunner.start(f"local[{parallelism}]")
     runs = []
     try:
         for given in variables:
-            folder = Path(tempfile.mkdtemp(prefix="sqlstream-bench-"))
-            started = time.perf_counter()
-            plan = plan_file(file, variables=given).physical
-            request = RunRequest(
-                plan,
-                state_dir=folder / "state",
-                local_dir=folder / "cache",
-                runner=runner,
-                parallelism=parallelism,
-                drain=True,
-            )
-            result = run_pipeline(request)
-            runs.append(round(time.perf_counter() - started, 3))
-            shutil.rmtree(folder, ignore_errors=True)
-            if result.outcome != "exhausted":
-                raise RuntimeError(f"the run ended with {result.outcome!r}")
+            with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
+                run = run_sqlstream(file, Path(folder), given, lambda: runner, parallelism, None)
+                runs.append(round(run.seconds, 3))
     finally:
         runner.close()
     print(json.dumps({"runs": runs}), flush=True)
+
+
+def rendered(file: Path, given: Mapping[str, str]) -> str:
+    """The SQL of a pipeline as Flink reads it."""
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(file.parent))
+    text = environment.get_template(file.name).render(var=lambda name, default="": given.get(name, default))
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+
+
+def flink_command(args: argparse.Namespace, file: Path, sinks: Sequence[str]) -> list[str]:
+    """The process that runs a file with Flink, once for each of `sinks`."""
+    return [args.flink, str(HERE / "kafka_flink.py"), str(file), "--jar", args.jar, "--sinks", *sinks]
 
 
 def turn(
@@ -110,24 +109,10 @@ def turn(
         command = [sys.executable, __file__, "--turn", str(file), json.dumps(variables)]
         done = subprocess.run(command, capture_output=True, text=True)
     else:
-        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PIPELINES))
-        given = {**variables[0], "sink": "SINK", "watched": ""}
-        text = environment.get_template(file.name).render(
-            var=lambda name, default="": given.get(name, default)
-        )
-        with tempfile.NamedTemporaryFile("w", suffix=".sql") as rendered:
-            rendered.write("\n".join(line for line in text.splitlines() if not line.startswith("--")))
-            rendered.flush()
-            command = [
-                args.flink,
-                str(HERE / "kafka_flink.py"),
-                rendered.name,
-                "--jar",
-                args.jar,
-                "--sinks",
-                *sinks,
-            ]
-            done = subprocess.run(command, capture_output=True, text=True)
+        with tempfile.NamedTemporaryFile("w", suffix=".sql") as text:
+            text.write(rendered(file, {**variables[0], "sink": "SINK"}))
+            text.flush()
+            done = subprocess.run(flink_command(args, Path(text.name), sinks), capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{system} {query}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
     return json.loads(done.stdout.splitlines()[-1])["runs"], sinks[-1]
@@ -149,7 +134,7 @@ def _plain(value: bytes | None) -> str:
 def main() -> None:
     if "--turn" in sys.argv:
         file, variables = sys.argv[2:4]
-        run_sqlstream(Path(file), json.loads(variables), 4)
+        run_turn(Path(file), json.loads(variables), 4)
         return
     p = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     p.add_argument("queries", nargs="*", default=["q12", "q17", "q5"])

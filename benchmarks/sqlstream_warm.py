@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class Run:
 def run_sqlstream(
     pipeline: Path,
     state_dir: Path,
-    data: Path,
+    variables: Mapping[str, str],
     start_runner: Callable[[], JobRunner],
     parallelism: int,
     max_rows_per_epoch: int | None,
@@ -55,7 +55,7 @@ def run_sqlstream(
     """
     epochs: list[EpochReport] = []
     start = time.perf_counter()
-    plan = plan_file(pipeline, variables={"data": str(data)}).physical
+    plan = plan_file(pipeline, variables=variables).physical
     result = run_pipeline(
         RunRequest(
             plan,
@@ -95,10 +95,15 @@ def main() -> None:
         for _ in range(args.repeat):
             directory = Path(tempfile.mkdtemp(prefix="sqlstream-bench-"))
             try:
-                data = args.data.resolve()
+                variables = {"data": str(args.data.resolve())}
                 runs.append(
                     run_sqlstream(
-                        args.pipeline, directory, data, started, args.parallelism, args.max_rows_per_epoch
+                        args.pipeline,
+                        directory,
+                        variables,
+                        started,
+                        args.parallelism,
+                        args.max_rows_per_epoch,
                     )
                 )
             finally:

@@ -7,12 +7,8 @@ CREATE TABLE passed (
   extra STRING
 ) WITH (
   'connector' = 'kafka',
-  'topic' = '{{ var('sink') }}',
-  'properties.bootstrap.servers' = '{{ var('brokers') }}',
-  'format' = 'json',
-  'sink.delivery-guarantee' = 'exactly-once',
-  'sink.transactional-id-prefix' = '{{ var('sink') }}',
-  'properties.transaction.timeout.ms' = '600000'
+  {% include 'written_once.sql' %}
+  'format' = 'json'
 );
 
 INSERT INTO passed SELECT auction, 0.908E0 * price, extra FROM bid WHERE price >= 0;

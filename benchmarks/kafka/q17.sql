@@ -14,13 +14,9 @@ CREATE TABLE counted (
   PRIMARY KEY (auction, `day`) NOT ENFORCED
 ) WITH (
   'connector' = 'upsert-kafka',
-  'topic' = '{{ var('sink') }}',
-  'properties.bootstrap.servers' = '{{ var('brokers') }}',
+  {% include 'written_once.sql' %}
   'key.format' = 'json',
-  'value.format' = 'json',
-  'sink.delivery-guarantee' = 'exactly-once',
-  'sink.transactional-id-prefix' = '{{ var('sink') }}',
-  'properties.transaction.timeout.ms' = '600000'
+  'value.format' = 'json'
 );
 
 INSERT INTO counted

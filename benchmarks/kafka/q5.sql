@@ -6,12 +6,8 @@ CREATE TABLE counted (
   n BIGINT
 ) WITH (
   'connector' = 'kafka',
-  'topic' = '{{ var('sink') }}',
-  'properties.bootstrap.servers' = '{{ var('brokers') }}',
-  'format' = 'json',
-  'sink.delivery-guarantee' = 'exactly-once',
-  'sink.transactional-id-prefix' = '{{ var('sink') }}',
-  'properties.transaction.timeout.ms' = '600000'
+  {% include 'written_once.sql' %}
+  'format' = 'json'
 );
 
 INSERT INTO counted

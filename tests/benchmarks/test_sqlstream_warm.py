@@ -68,7 +68,7 @@ def test_every_pipeline_runs_and_writes_as_many_rows_as_duckdb(name: str, tmp_pa
             con.execute(f"COPY {table} TO '{folder}/part-0.{benchmark.format}' (FORMAT {benchmark.format})")
         read = sum(con.table(t).shape[0] for t in READ.get(name, ("bid",)))
         row = con.execute(ROWS_OUT[benchmark.query]).fetchone()
-    run = run_sqlstream(benchmark.pipeline, tmp_path, tmp_path, InProcessRunner, 2, 300)
+    run = run_sqlstream(benchmark.pipeline, tmp_path, {"data": str(tmp_path)}, InProcessRunner, 2, 300)
     assert run.rows_in == read
     # Rows out of an updating query are changes: at least the rows that are there in the end.
     assert row is not None

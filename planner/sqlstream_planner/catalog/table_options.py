@@ -60,7 +60,7 @@ def read_options(
             settings[option.key] = known.read(option.value)
         except ValueError as error:
             errors.append(wrong_value("OPT003", option.key, option.value, str(error), option.value_span))
-    for known in dict.fromkeys((*connector.options, *concerned)):
+    for known in concerned:
         if known.required and known.name not in by_key and known.name not in meant:
             needs = f"the connector '{connector.name}'" if known in connector.options else "the chosen format"
             errors.append(

@@ -54,14 +54,13 @@ def state_differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
 
 def lost_values(old: Stored, new: Stored) -> tuple[Difference, ...]:
     """The distinct values that `old` has not kept of the very rows and groups; nothing of any other state."""
-    alike = old.operator == new.operator == "distinct values" and Canonical()(old.rows) == Canonical()(
-        new.rows
-    )
+    canonical = Canonical()
+    alike = old.operator == new.operator == "distinct values" and canonical(old.rows) == canonical(new.rows)
     return tuple(_values(old, new)) if alike else ()
 
 
 def _values(old: Stored, new: Stored) -> Iterator[Difference]:
-    kept, needed = ({k for k in [*s.keys()] if k.op == "distinct value"} for s in (old, new))
+    kept, needed = (s.distinct_values().keys() for s in (old, new))
     lost = sorted(meaning_text(a) for k in needed - kept for a in k.args if isinstance(a, Form))
     if lost:
         yield Difference(f"the values of {', '.join(lost)} were not kept")

@@ -58,7 +58,7 @@ class CountedValues:
 def counted_values(state: Stored, node: StateNode) -> CountedValues | None:
     """What an old state says of values of its groups; None if it says nothing of how many rows there are."""
     spec, usable = state.spec, {}
-    distinct = [m.args[0] for m in dict(state.keys()) if m.op == "distinct value"]
+    distinct = [m.args[0] for m in state.distinct_values()]
     only = distinct[0] if len(distinct) == 1 and isinstance(distinct[0], Form) else None
     for meaning, field in state.keys().items():
         of = meaning.args[0] if meaning.op == "distinct value" else meaning

@@ -14,7 +14,6 @@ from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, grouped
 from sqlstream_planner.edits.derivations.time_to_live import times_of
 from sqlstream_planner.edits.verdict import Derivation, DerivedTable
-from sqlstream_planner.identity.form import Form
 
 _FREE = frozenset({"time to live"})
 
@@ -29,7 +28,7 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
     before, after = grouped(old.rows), grouped(wanted.state.rows)
     if before is None or after is None or old.differs(wanted.state, _FREE):
         return None
-    if _values(old) != _values(wanted.state):
+    if old.distinct_values().keys() != wanted.state.distinct_values().keys():
         return None
     keys = mapped_keys(old, before, wanted, after)
     if keys is None or (old.forgetful and not keys.one_to_one):
@@ -48,7 +47,7 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
         together = merged(table, [f"CAST({add}({name}) AS {type_}) AS {name}" for name, type_ in names])
     first = DerivedTable(table.name, (read,), rows, together)
     times = times_of(wanted.state, first, old, keys)
-    values = {f.name for m, f in wanted.state.keys().items() if m.op == "distinct value"}
+    values = {f.name for f in wanted.state.distinct_values().values()}
     by = replace(
         keys,
         keys={name: text for name, text in keys.keys.items() if name not in values},
@@ -91,8 +90,3 @@ def _from_counted(old: Stored, wanted: Wanted, now: DistinctValuesSpec) -> Deriv
     together = merged(table, [f"CAST({add}({name}) AS {type_}) AS {name}" for name, type_ in names], left)
     derivation = Derivation("distinct values", (DerivedTable(table.name, (read,), text, together),))
     return Derived(derivation, "from values that are kept, and how many rows have them")
-
-
-def _values(state: Stored) -> set[Form]:
-    keys = state.keys()
-    return {meaning for meaning in keys if meaning.op == "distinct value"}

@@ -51,6 +51,10 @@ class Stored:
         """The key fields of its first table by what they mean."""
         return self.fields(self.spec.state.tables[0].key)
 
+    def distinct_values(self) -> dict[Form, StateField]:
+        """Those of the keys that are values which are kept once each."""
+        return {m: f for m, f in self.keys().items() if m.op == "distinct value"}
+
     def fields(self, fields: Sequence[StateField]) -> dict[Form, StateField]:
         """Some fields by what they mean; of several that mean the same, the first."""
         found: dict[Form, StateField] = {}

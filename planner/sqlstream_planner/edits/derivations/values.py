@@ -149,7 +149,7 @@ def distinct_states(before: Sequence[Stored], groups: Stored) -> Iterator[tuple[
             continue
         if state.forgetful or groups.forgetful:
             continue  # a value is forgotten while its group, which others touch, goes on counting it
-        values = {m: f for m, f in state.keys().items() if m.op == "distinct value"}
+        values = state.distinct_values()
         same = {m: f.name for m, f in state.keys().items() if m not in values}
         if len(values) == 1 and same == {m: f.name for m, f in keys.items()}:
             yield state, next(iter(values.values()))
