@@ -61,7 +61,7 @@ class DataError(OperatorError):
 
 
 class RefusedRowError(DataError):
-    """A sink will not take a row, and it is known of which source's data the row was made.
+    """A sink will not take a row; `place` is where the data is that it was made of, as far as that is known.
 
     Operator: `help` is what to write, so that the row does not come to the sink.
     """

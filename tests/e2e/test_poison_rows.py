@@ -122,7 +122,8 @@ def test_a_group_without_a_key_is_shown(tmp_path: Path) -> None:
         tmp_path, "json", "SELECT k, COUNT(*) FROM t GROUP BY k", "'connector' = 'duckdb', 'path' = 'o.db'"
     )
     assert found.code == "DAT002"
-    assert "a row has NULL in k, which belongs to the PRIMARY KEY: k = NULL, n = 2." in found.message
+    assert found.message == "table o: a row has NULL in k, which belongs to the PRIMARY KEY: k = NULL, n = 2"
+    assert found.help == "leave such rows out (WHERE k IS NOT NULL), or choose another key"
 
 
 def test_without_the_file_the_run_goes_on(tmp_path: Path) -> None:

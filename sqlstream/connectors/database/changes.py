@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlstream_operators.duck import memory
 from sqlstream_operators.duck.session import is_lossy
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import RefusedRowError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
 
@@ -65,7 +65,7 @@ class Counts:
 def consolidate(run: Run, spec: SinkSpec, source: str, into: str) -> Counts:
     """Make the temporary table `into` with the sink's columns and CHANGE_COLUMN from the rows of `source`.
 
-    `source` is SQL to stand after FROM, read once from beginning to end. Raises DataError if a key has two rows or
+    `source` is SQL to stand after FROM, read once from beginning to end. Raises RefusedRowError if a key has two rows or
     is NULL.
     """
     mode = Mode.of(spec)
@@ -129,18 +129,18 @@ def _check_keys(run: Run, spec: SinkSpec, changes: str) -> None:
     for name in spec.primary_key:
         found = run(f"SELECT {row} FROM {changes} WHERE {quote_identifier(name)} IS NULL LIMIT 1")
         if found:
-            raise DataError(
+            raise RefusedRowError(
                 f"table {spec.name}: a row has NULL in {name}, which belongs to the PRIMARY KEY: "
-                f"{shown(columns, found[0])}. "
-                f"Filter such rows out (WHERE {name} IS NOT NULL) or choose another key"
+                f"{shown(columns, found[0])}",
+                f"leave such rows out (WHERE {name} IS NOT NULL), or choose another key",
             )
     texts = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in spec.primary_key)
     several = run(f"SELECT {texts} FROM {changes} WHERE {_SEVERAL} LIMIT 1")
     if several:
-        raise DataError(
-            f"table {spec.name}: two rows have the PRIMARY KEY {shown(spec.primary_key, several[0])}. "
-            f"The query must give one row for each key: GROUP BY it, or keep one row with "
-            f"ROW_NUMBER() OVER (PARTITION BY {', '.join(spec.primary_key)} ORDER BY …) = 1"
+        raise RefusedRowError(
+            f"table {spec.name}: two rows have the PRIMARY KEY {shown(spec.primary_key, several[0])}",
+            "the query must give one row for each key: GROUP BY it, or keep one row with "
+            f"ROW_NUMBER() OVER (PARTITION BY {', '.join(spec.primary_key)} ORDER BY …) = 1",
         )
 
 

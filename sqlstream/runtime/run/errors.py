@@ -17,6 +17,7 @@ from sqlstream_operators.errors import (
     InputFileError,
     ListedFileError,
     MachineError,
+    RefusedRowError,
     StateError,
     TargetError,
     TargetRowError,
@@ -41,7 +42,8 @@ def errors_told(store: CheckpointStore) -> Iterator[None]:
             raise DiagnosticError(replace(told, code="DAT002")) from error
         raise DiagnosticError(told, exit_code=4) from error
     except DataError as error:
-        raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
+        advice = error.help if isinstance(error, RefusedRowError) else None
+        raise DiagnosticError(Diagnostic("DAT002", error.message, help=advice)) from error
     except StateError as error:
         raise error_of(describe(error)) from error
     except DamagedFileError as error:

@@ -54,10 +54,14 @@ def how_it_ended(process: subprocess.Popen[bytes] | None, killed_before: int | N
     return Ended(f"it was ended by signal {-code}")
 
 
-def quiet(session: SparkSession) -> None:
-    """Keep PySpark's threads from printing stack traces when the JVM goes: the run tells of it, once."""
+def quiet_gateway() -> None:
+    """Keep py4j from printing stack traces when the JVM goes, or when a signal ends what waits for it: the run reports it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger().addFilter(_is_not_py4j)  # of some of its messages it makes the root's
+
+
+def quiet(session: SparkSession) -> None:
+    """Keep PySpark's threads from printing stack traces when the JVM goes: the run tells of it, once."""
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sqlstream.runtime.spark.class_archive import ClassArchive, archive_of
 from sqlstream.runtime.spark.java import Java, find_java, write_java_home
 from sqlstream.runtime.spark.jvm import Jvm, JvmEndedError, spark_home
-from sqlstream.runtime.spark.lost_jvm import quiet
+from sqlstream.runtime.spark.lost_jvm import quiet, quiet_gateway
 from sqlstream.runtime.spark.masters import check_answers, check_master, is_local
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck import memory
@@ -271,6 +271,7 @@ def _connected(jvm: Jvm) -> SparkSession:
     """A session on a JVM that was begun. Raises JvmEndedError and DiagnosticError."""
     from pyspark.sql import SparkSession  # while Java starts
 
+    quiet_gateway()  # before anything waits for Java, which takes a minute where a master does not answer
     gateway = jvm.gateway()
     builder = SparkSession.builder.master(jvm.master)
     for name, value in jvm.conf.items():

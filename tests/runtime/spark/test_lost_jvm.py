@@ -206,3 +206,24 @@ def test_a_watched_run_goes_on_with_another_jvm(tmp_path: Path) -> None:
 
     with duckdb.connect(str(tmp_path / "o.duckdb")) as connection:
         assert connection.execute("SELECT k, n FROM o ORDER BY k").fetchall() == [("a", 1), ("b", 2)]
+
+
+WAITING = """
+import logging
+from types import SimpleNamespace
+from sqlstream.runtime.spark.session import _connected
+
+def gateway():
+    # py4j reports a signal that ends what waits for Java by its own name in the root's log, with a stack trace.
+    exec(compile("logging.exception('while sending command')", "/x/py4j/java_gateway.py", "exec"), {"logging": logging})
+    raise KeyboardInterrupt
+
+_connected(SimpleNamespace(gateway=gateway))
+"""
+
+
+def test_a_signal_while_java_is_waited_for_prints_nothing_of_py4j() -> None:
+    """A master that does not answer keeps the session from being made for a minute; the second SIGTERM ends that."""
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, check=False)
+    assert "KeyboardInterrupt" in done.stderr
+    assert "while sending command" not in done.stderr
