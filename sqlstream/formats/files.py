@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream_operators.errors import InternalError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sqlstream.formats.file_writing import Write
     from sqlstream.formats.referee import Referee
     from sqlstream_operators.plan.schema import Column
+    from sqlstream_planner.catalog.descriptor import ColumnLookup, Settings
 
 
 class Unit(StrEnum):
@@ -35,7 +37,8 @@ class FileFormat:
 
     `reader` makes a FileReader of a FileTable, `referee` is a Referee, `writer` a Write (None: files are only read), `shape`
     makes a FileShape of a FilePart where ranges are no bytes: each `module:name` in this package, or as it is. `ending` is
-    that of the names of files that are written. `tails` are what a whole file of no text ends with. `appendable`: what comes
+    that of the names of files that are written. `whole` says of a local file that is no text whether it ends as one that
+    nobody writes any more. `lookup` is how columns are found in files, if not as in records. `appendable`: what comes
     behind a file leaves the rows before it as they were. `smallest_range`: a smaller one is not worth a task of its own,
     bytes; None: files are not cut. `range_end` (of text) makes, of a table's options, what finds where a record ends.
     `halved`: a compressed file is divided, too, to find a row in it.
@@ -46,7 +49,8 @@ class FileFormat:
     referee: str | Referee
     writer: str | Write | None = None
     ending: str = ".json"
-    tails: tuple[bytes, ...] | None = None
+    whole: str | Callable[[Path], bool] | None = None
+    lookup: Callable[[Settings], ColumnLookup] | None = None
     appendable: bool = False
     smallest_range: int | None = None
     range_end: Callable[[Mapping[str, str]], RangeEnd] | None = None
@@ -83,12 +87,30 @@ class FileFormat:
         write: Write = loaded(self.writer)
         write(filesystem, path, rows, columns, options)
 
+    def is_whole(self, path: Path) -> bool:
+        """Whether a local file that is no text ends as one of the format that nobody writes any more."""
+        if self.whole is None:
+            raise InternalError("a format of text has no end of its own")
+        ends: Callable[[Path], bool] = loaded(self.whole)
+        return ends(path)
+
     def shape_of(self, part: FilePart) -> FileShape:
         """The rows of a file. Raises DataError if it is not one of the format, or not what was listed."""
         if self.shape is None:
             raise InternalError("a format of text does not know its rows")
         find: Callable[[FilePart], FileShape] = loaded(self.shape)
         return find(part)
+
+
+def ends_with(*tails: bytes) -> Callable[[Path], bool]:
+    """Whether a file's last four bytes begin with one of these."""
+
+    def ends(path: Path) -> bool:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - 4, 0))
+            return file.read(4).startswith(tails)
+
+    return ends
 
 
 def loaded(part: Any) -> Any:

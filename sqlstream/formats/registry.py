@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.formats.avro.descriptors import AVRO, AVRO_CONFLUENT, DEBEZIUM_AVRO_CONFLUENT
+from sqlstream.formats.avro.descriptors import (
+    AVRO,
+    AVRO_CONFLUENT,
+    DEBEZIUM_AVRO_CONFLUENT,
+    fields_by_name,
+)
 from sqlstream.formats.changelog_json.descriptors import (
     CANAL_JSON,
     CHANGELOG_JSON,
@@ -17,7 +22,7 @@ from sqlstream.formats.changelog_json.descriptors import (
     MAXWELL_JSON,
 )
 from sqlstream.formats.csv.descriptor import CSV
-from sqlstream.formats.files import JSON_LINES, FileFormat, Unit, csv_ends, loaded
+from sqlstream.formats.files import JSON_LINES, FileFormat, Unit, csv_ends, ends_with, loaded
 from sqlstream.formats.json.descriptor import JSON
 from sqlstream.formats.json_registry.descriptors import JSON_REGISTRY
 from sqlstream.formats.orc.descriptor import ORC
@@ -90,7 +95,8 @@ class Formats:
         for format_ in self:
             if format_.files is not None:
                 roles = format_.descriptor.roles if format_.files.written else (Role.SOURCE,)
-                found.append(replace(format_.descriptor, roles=roles))
+                lookup = format_.files.lookup or format_.descriptor.lookup
+                found.append(replace(format_.descriptor, roles=roles, lookup=lookup))
         return tuple(found)
 
     def in_files(self, name: str) -> FileFormat:
@@ -136,13 +142,29 @@ _PARQUET = FileFormat(
     "parquet.batch:REFEREE",
     "parquet.files:write",
     ".parquet",
-    tails=(b"PAR1", b"PARE"),
+    whole=ends_with(b"PAR1", b"PARE"),
     smallest_range=4 << 20,
     halved=True,
     shape="parquet.files:shape",
 )
 _ORC = FileFormat(
-    Unit.WHOLE, "orc.files:OrcFileReader", "parquet.batch:ORC", tails=(b"ORC",), shape="orc.files:shape"
+    Unit.WHOLE,
+    "orc.files:OrcFileReader",
+    "parquet.batch:GIVEN",
+    whole=ends_with(b"ORC"),
+    shape="orc.files:shape",
+)
+_AVRO = FileFormat(
+    Unit.ROWS,
+    "avro.files:AvroFileReader",
+    "parquet.batch:GIVEN",
+    "avro.files:write",
+    ".avro",
+    whole="avro.files:is_whole",
+    lookup=fields_by_name,
+    smallest_range=4 << 20,
+    halved=True,
+    shape="avro.files:shape",
 )
 
 
@@ -167,7 +189,7 @@ REGISTERED = Formats(
     Format(CANAL_JSON, *_CHANGES, _changes("canal")),
     Format(MAXWELL_JSON, *_CHANGES, _changes("maxwell")),
     Format(RAW, "raw.records:RawRecordReader", "raw.records:RawRecordWriter"),
-    Format(AVRO, "avro.plain:AvroRecordReader", "avro.plain:AvroRecordWriter"),
+    Format(AVRO, "avro.plain:AvroRecordReader", "avro.plain:AvroRecordWriter", _AVRO),
     Format(AVRO_CONFLUENT, "avro.confluent:ConfluentAvroReader", "avro.confluent:ConfluentAvroWriter"),
     Format(DEBEZIUM_AVRO_CONFLUENT, "avro.debezium:DebeziumAvroReader", "avro.debezium:DebeziumAvroWriter"),
     Format(

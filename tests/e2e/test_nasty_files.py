@@ -109,6 +109,7 @@ def test_compressions_side_by_side(tmp_path: Path) -> None:
     [
         ("parquet", "x.parquet", JSON),
         ("orc", "x.orc", b"ORC" + b"\0" * 50),
+        ("avro", "x.avro", b"Obj\x01" + b"\0" * 50),
         ("json", "x.json.gz", JSON),
         ("json", "x.json.zst", content("x.json.zst", list(range(9999)))[:-1]),
         ("csv", "x.csv.gz", content("x.csv.gz", [1]) + b"more"),
@@ -139,6 +140,7 @@ XZ = lzma.compress(b"x\n1\n" * 3)
         ("json", "x.zip", b"PK\x03\x04\n" + JSON, "a zip archive", "files that are in it"),
         ("json", "x.json", JSON.decode().encode("utf-16"), "text in UTF-16", "iconv"),
         ("csv", "x.csv", "\ufeff1\n".encode("utf-16-be"), "text in UTF-16", "iconv"),
+        ("csv", "x.csv", b"Obj\x01\x04\x16avro.codec", "an Avro file", "'format' = 'avro'"),
         ("csv", "x.csv", PARQUET, "a Parquet file", "'format' = 'parquet'"),
     ],
     ids=lambda value: "data" if isinstance(value, bytes) else value,  # some have the time in them

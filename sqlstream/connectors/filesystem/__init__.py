@@ -1,3 +1,3 @@
-"""The `filesystem` connector: files of JSON lines, CSV, Parquet or ORC, local or in a store that pyarrow.fs
+"""The `filesystem` connector: files of JSON lines, CSV, Parquet, Avro or ORC, local or in a store that pyarrow.fs
 knows.
 """

@@ -28,7 +28,7 @@ _SHAPES_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ToRead:
-    """A file, or what there is to read of it: up to a byte (json, csv) or row (parquet); `end` None: all of it."""
+    """A file, or what there is to read of it: up to a byte (json, csv) or row (parquet, avro); `end` None: all of it."""
 
     entry: FileEntry
     end: int | None = None
@@ -83,7 +83,7 @@ class FileCut:
 class FileCutter:
     """Cuts the files of the source `name` into epochs and splits; remembers what it has learned of them.
 
-    An offset is a byte (json, csv) or a row (parquet); compressed and ORC files are read whole.
+    An offset is a byte (json, csv) or a row (parquet, avro); compressed and ORC files are read whole.
     """
 
     def __init__(self, name: str, options: FileOptions) -> None:
@@ -134,7 +134,7 @@ class FileCutter:
         return max(0, round(waiting / self._bytes_per_row))
 
     def _waiting_rows(self, files: Sequence[ToRead], offset: int, bytes_per_row: float) -> int:
-        """The rows of Parquet files behind a row of the first: exact of those whose footer was read, else by their bytes."""
+        """The rows of files behind a row of the first: exact of those whose shape is known, else by their bytes."""
         rows = 0.0
         for one in files:
             shape = self._shapes.get(one.entry)
@@ -143,15 +143,15 @@ class FileCutter:
 
     def _budget(self, limits: Limits, first: ToRead | None) -> _Budget:
         """What may be taken. Rows are only counted where the limit is exact: lines would be read once more, and each
-        Parquet file would be asked for its footer.
+        file would be asked for its shape.
         """
-        parquet = self._options.files.unit is Unit.ROWS
-        by_bytes = parquet or (
+        counted = self._options.files.unit is Unit.ROWS
+        by_bytes = counted or (
             self._range_end is not None and first is not None and compression(first.entry.path) is None
         )
         if first is None or not (limits.about and limits.rows is not None and by_bytes):
             return _Budget(limits.rows, limits.files, limits.bytes)
-        if self._bytes_per_row is None or parquet:  # how well a file is packed says less of later ones
+        if self._bytes_per_row is None or counted:  # how well a file is packed says less of later ones
             self._sample(first.entry)
         if self._bytes_per_row is None:
             return _Budget(limits.rows, limits.files, limits.bytes)
@@ -165,7 +165,7 @@ class FileCutter:
         entry = one.entry
         limited = budget.rows is not None or (budget.bytes is not None and budget.bytes < one.size)
         if self._options.files.unit is Unit.ROWS:
-            return self._take_parquet(one, offset, budget, limited)
+            return self._take_rows(one, offset, budget, limited)
         if self._range_end is not None and compression(entry.path) is None:
             return self._take_text(one, offset, budget, limited)
         rows = None
@@ -191,7 +191,7 @@ class FileCutter:
         budget.take(_Part(FileRange(entry, offset, to), end - offset, None), used)
         return None if last else end
 
-    def _take_parquet(self, one: ToRead, offset: int, budget: _Budget, limited: bool) -> int | None:
+    def _take_rows(self, one: ToRead, offset: int, budget: _Budget, limited: bool) -> int | None:
         entry = one.entry
         if not limited and offset == 0 and one.end is None:
             shape = self._shapes.get(entry)

@@ -9,8 +9,15 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from sqlstream.connectors.api import Split
-from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, decompressed, open_entry
+from sqlstream.connectors.filesystem.file_ranges import (
+    FileRange,
+    Workspace,
+    compression,
+    decompressed,
+    open_entry,
+)
 from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.parts import Part
 from sqlstream.formats.boundaries import count_lines as lines_in
 from sqlstream.formats.files import Unit
 
@@ -21,7 +28,7 @@ _UNPACKED = 64 << 20
 def halves(split: Split, ranges: Sequence[FileRange], options: FileOptions) -> list[Split]:
     """The split's `ranges` in two parts; none if it can't be divided.
 
-    One row of Parquet or one line can't be, nor can ORC, compressed CSV and large compressed files.
+    One row (of Parquet, Avro) or one line can't be, nor can ORC, compressed CSV and large compressed files.
     """
     if len(ranges) > 1:
         half = len(ranges) // 2
@@ -95,10 +102,7 @@ def _end(one: FileRange, options: FileOptions) -> int | None:
     if options.files.unit is not Unit.ROWS:
         with _opened(one) as file:
             return None if file is None else file.seek(0, io.SEEK_END)
-    import pyarrow.parquet as pq
-
-    with open_entry(one.entry) as file:
-        return int(pq.ParquetFile(file).metadata.num_rows)
+    return options.files.shape_of(Part(FileRange(one.entry), Workspace())).rows
 
 
 def _middle(one: FileRange, end: int, options: FileOptions) -> int | None:

@@ -21,6 +21,7 @@ _SIGNATURES: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
             "a Parquet file",
             "declare the table with 'format' = 'parquet'",
         ),
+        (rb"Obj\x01", "an Avro file", "declare the table with 'format' = 'avro'"),
         (rb"ORC[\x00-\x08\x0b\x0c\x0e-\x1f]", "an ORC file", "declare the table with 'format' = 'orc'"),
         (rb"\xff\xfe|\xfe\xff", "text in UTF-16", "convert it to UTF-8, as with `iconv -f UTF-16 -t UTF-8`"),
     )

@@ -23,7 +23,8 @@ from sqlstream.connectors.filesystem.paths import (
     listed,
     without_credentials,
 )
-from sqlstream.connectors.filesystem.whole_files import is_whole, tail_of
+from sqlstream.connectors.filesystem.whole_files import is_whole
+from sqlstream.formats.files import Unit
 from sqlstream_operators.errors import InputFileError, ListedFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
@@ -232,7 +233,7 @@ class SourceFiles:
     def _is_ready(self, entry: FileEntry, *, new: bool = False) -> bool:
         """Whether a file, a `new` one perhaps, can be taken: it has something in it, and nobody writes it any more."""
         settle_us = self._options.settle_us
-        text = self._options.files.tails is None and compression(entry.path) is None
+        text = self._options.files.unit is Unit.TEXT and compression(entry.path) is None
         if not entry.size and text:
             return False
         if not settle_us or entry.path.startswith(_WHOLE_OBJECTS):
@@ -265,10 +266,10 @@ class SourceFiles:
 
     def _has_ending(self, entry: FileEntry) -> bool:
         """Whether a file ends as one of its format does; if it does not though it is still, that is told once."""
-        endings = self._options.files.tails
-        if not is_local(entry.path) or (endings is None and entry.size):
+        text = self._options.files.unit is Unit.TEXT
+        if not is_local(entry.path) or (text and entry.size):
             return True
-        if endings is not None and entry.size >= 4 and tail_of(entry).startswith(endings):
+        if not text and entry.size >= 4 and self._options.files.is_whole(Path(entry.path)):
             return True
         still = (self._clock() - self._unsettled[entry.path].since) * 1e6 >= self._options.settle_us
         if still and (entry.path, entry.size) not in self._told:
@@ -277,7 +278,7 @@ class SourceFiles:
                 Diagnostic(
                     "DAT007",
                     f"source `{self._name}`: {entry.path} is not complete: it has {entry.size} bytes and does not "
-                    f"end as {'a compressed' if endings is None else f'a {self._options.format}'} file does",
+                    f"end as {'a compressed' if text else f'a {self._options.format}'} file does",
                     notes=("it is read when it is complete; all other files are read meanwhile",),
                     help=f"complete it, remove it, or run with --skip-file '{entry.path}'",
                     severity="warning",

@@ -7,19 +7,12 @@ from pathlib import Path
 
 from sqlstream.connectors.filesystem.file_ranges import compression
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local
-from sqlstream.formats.files import FileFormat
+from sqlstream.formats.files import FileFormat, Unit
 
 #: A compressed file of at most so many bytes is unpacked to see whether it is whole.
 _UNPACKED = 16 << 20
 _CHUNK = 1 << 20
 _GZIP = 31
-
-
-def tail_of(entry: FileEntry, most: int = 4) -> bytes:
-    """The last bytes of a local file as it is now."""
-    with Path(entry.path).open("rb") as file:
-        file.seek(max(entry.size - most, 0))
-        return file.read(most)
 
 
 def is_whole(entry: FileEntry, format_: FileFormat) -> bool:
@@ -30,14 +23,20 @@ def is_whole(entry: FileEntry, format_: FileFormat) -> bool:
     if not is_local(entry.path) or not entry.size:
         return False
     try:
-        if format_.tails is not None:
-            return tail_of(entry).startswith(format_.tails)
+        if format_.unit is not Unit.TEXT:
+            return format_.is_whole(Path(entry.path))
         packed = compression(entry.path)
         if packed is None:
-            return tail_of(entry, 1) == b"\n"
+            return _last_byte(entry) == b"\n"
         return packed == "gzip" and entry.size <= _UNPACKED and _ends_as_gzip(Path(entry.path))
     except OSError:
         return False
+
+
+def _last_byte(entry: FileEntry) -> bytes:
+    with Path(entry.path).open("rb") as file:
+        file.seek(entry.size - 1)
+        return file.read(1)
 
 
 def _ends_as_gzip(path: Path) -> bool:

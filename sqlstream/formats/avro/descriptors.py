@@ -6,10 +6,10 @@ from sqlstream.formats.avro.derived import NOT_AVRO
 from sqlstream.formats.avro.options import time_options
 from sqlstream.formats.schema_registry.settings import registry_options
 from sqlstream_planner.catalog.descriptor import ColumnLookup, FormatDescriptor, Settings
-from sqlstream_planner.catalog.options import OptionDef, ValueKind
+from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
 
-def _by_name(settings: Settings) -> ColumnLookup:
+def fields_by_name(settings: Settings) -> ColumnLookup:
     """Fields are found by the names that their writer gave them, whatever else there is."""
     return ColumnLookup(by_position=False, alone=True)
 
@@ -26,19 +26,28 @@ AVRO = FormatDescriptor(
         OptionDef(
             "avro.encoding", ValueKind.ENUM, "how values are written", default="binary", choices=("binary",)
         ),
+        OptionDef(
+            "avro.codec",
+            ValueKind.ENUM,
+            "how blocks of files are compressed",
+            default="snappy",
+            choices=("null", "deflate", "snappy", "zstandard", "bzip2", "xz"),
+            roles=(Role.SINK,),
+            changes_output=False,
+        ),
     ),
     not_written=NOT_AVRO,
 )
 AVRO_CONFLUENT = FormatDescriptor(
     "avro-confluent",
     options=(*registry_options("avro-confluent"), *time_options("avro-confluent")),
-    lookup=_by_name,
+    lookup=fields_by_name,
     not_written=NOT_AVRO,
 )
 DEBEZIUM_AVRO_CONFLUENT = FormatDescriptor(
     "debezium-avro-confluent",
     options=(*registry_options("debezium-avro-confluent"), *time_options("debezium-avro-confluent")),
     changelog=True,
-    lookup=_by_name,
+    lookup=fields_by_name,
     not_written=NOT_AVRO,
 )

@@ -10,5 +10,5 @@ def _reader(read: BatchRead) -> str:
 
 
 REFEREE = Referee(_reader, always, typed=True, ending=".parquet")
-#: DuckDB has no reader for it, and is given the rows as Parquet.
-ORC = Referee(_reader, never, typed=True, ending=".parquet")
+#: DuckDB has no reader for these, and is given the rows as Parquet.
+GIVEN = Referee(_reader, never, typed=True, ending=".parquet")

@@ -85,7 +85,7 @@ def test_a_table_and_its_settings() -> None:
          "'json.ignore-parse-error'", "did you mean 'json.ignore-parse-errors'"),
         (f"CREATE TABLE t (a INT) WITH ({FILES}, 'json.ignore-parse-errors' = 'yes')", "OPT003", "'yes'", "'true' or 'false'"),
         (f"CREATE TABLE t (a INT) WITH ({FILES}, 'source.monitor-interval' = 'soon')", "OPT003", "'soon'", "'10 s'"),
-        ("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'avro')", "OPT003", "'avro'",
+        ("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'arvo')", "OPT003", "'arvo'",
          "'parquet'"),
         (f"CREATE TABLE t (a INT) WITH ({FILES}, 'path' = 'y')", "OPT005", "'path'", "twice"),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'rows-per-second' = '0')", "OPT003", "'0'", "at least 1"),
