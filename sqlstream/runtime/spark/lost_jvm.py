@@ -55,7 +55,7 @@ def how_it_ended(process: subprocess.Popen[bytes] | None, killed_before: int | N
 
 
 def quiet_gateway() -> None:
-    """Keep py4j from printing stack traces when the JVM goes, or when a signal ends what waits for it: the run reports it."""
+    """Keep py4j from printing stack traces when the JVM goes, or a signal ends what waits for it: the run reports it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger().addFilter(_is_not_py4j)  # of some of its messages it makes the root's
 
