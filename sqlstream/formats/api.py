@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlstream_operators.duck.session import DuckSession
-    from sqlstream_operators.plan.spec import Schema
+    from sqlstream_operators.plan.spec import Column, Schema
 
 #: The column of read rows that says which record a row comes from: its number in the array that was handed over, BIGINT.
 #: A record of a changelog may give several rows, or none.
@@ -37,7 +37,8 @@ class RecordFormat:
     declares for them, in order (CSV goes by it). `options` are the format's own, without any prefix of key or value:
     `json.ignore-parse-errors`. `primary_key`: an update of a changelog without its image before will do. `subject` is the
     name of the schema in a registry where no option says another: `orders-value`. `secrets` are values that no message
-    may show.
+    may show. `metadata` are what records say beside their rows, if it is wanted: keys of the format's, and the columns that
+    the read rows have for them (behind `columns`, in any order).
     """
 
     name: str
@@ -47,6 +48,7 @@ class RecordFormat:
     primary_key: tuple[str, ...] = ()
     subject: str = ""
     secrets: tuple[str, ...] = ()
+    metadata: tuple[tuple[str, Column], ...] = ()
 
 
 class RecordReader(Protocol):
@@ -55,8 +57,8 @@ class RecordReader(Protocol):
     def read(self, duck: DuckSession, values: pa.Array) -> pa.Table:
         """The rows of all records (large_binary; NULL is a message without content), in order.
 
-        The table has the format's columns, KIND_COLUMN behind them if the format is a changelog, and RECORD_COLUMN. A
-        NULL gives no row. Raises DataError if any record can't be read; which one is not said.
+        The table has the format's columns and those of its metadata, KIND_COLUMN behind them if the format is a changelog,
+        and RECORD_COLUMN. A NULL gives no row. Raises DataError if any record can't be read; which one is not said.
         """
         ...
 

@@ -103,10 +103,10 @@ def check_watermark(table: CreateTable, errors: list[Diagnostic]) -> None:
 
 def check_metadata(table: CreateTable, connector: ConnectorDescriptor, errors: list[Diagnostic]) -> None:
     """The METADATA columns, of which each connector has its own: CAT008."""
+    keys = connector.metadata_with({option.key: option.value for option in table.options})
     for column in table.columns:
         if not isinstance(column, MetadataColumn):
             continue
-        keys = connector.metadata
         if column.key not in keys:
             near = did_you_mean(column.key, keys)
             errors.append(

@@ -49,13 +49,15 @@ class FormatDescriptor:
     """A format of a connector's data; the names of its `options` start with its own name and a dot.
 
     `changelog`: its messages are changes of rows, not rows. `lookup` may depend on the options. `not_written`: types
-    that no column of a sink can have, nor a type inside its own.
+    that no column of a sink can have, nor a type inside its own. `metadata` is what its records say beside their rows,
+    which METADATA columns can be if the connector passes it on.
     """
 
     name: str
     roles: tuple[Role, ...] = BOTH
     options: tuple[OptionDef, ...] = ()
     changelog: bool = False
+    metadata: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
     lookup: Callable[[Settings], ColumnLookup] = lambda settings: ColumnLookup()
     not_written: frozenset[Kind] = frozenset()
 
@@ -126,10 +128,11 @@ class ConnectorDescriptor:
     `options` are those of every format; `formats` with an option `format` that chooses one. Where a row has several parts,
     `format_prefixes` are what stands before that option and before the format's own: `key.` of `key.format` and
     `key.csv.null-literal`. The first that is set, and is not `key.`, is the format of the row. `metadata` is what
-    METADATA columns can be. As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its
-    format, `dimension` whether a lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB
-    reads it (None: the referee is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may
-    say more, and `lookup`, too.
+    METADATA columns can be; with `format_metadata` also what the format of the row tells, with this before its keys.
+
+    As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its format, `dimension` whether a
+    lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee
+    is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may say more, and `lookup`, too.
     """
 
     name: str
@@ -139,6 +142,7 @@ class ConnectorDescriptor:
     formats: tuple[FormatDescriptor, ...] = ()
     format_prefixes: tuple[str, ...] = ("",)
     metadata: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
+    format_metadata: str = ""
     bounded: Callable[[Settings], bool] = lambda settings: True
     changelog: bool = False
     dimension: bool = False
@@ -178,6 +182,13 @@ class ConnectorDescriptor:
             chosen = self.format(options.get(f"{prefix}format"))
             found += chosen.options_with(prefix) if chosen is not None else ()
         return tuple(found)
+
+    def metadata_with(self, options: Mapping[str, OptionValue]) -> Mapping[str, SqlType]:
+        """What METADATA columns of a table with these options can be."""
+        chosen = self.row_format(options) if self.format_metadata else None
+        if chosen is None:
+            return self.metadata
+        return {**self.metadata, **{f"{self.format_metadata}{k}": t for k, t in chosen.metadata.items()}}
 
     def roles_with(self, options: Mapping[str, OptionValue]) -> tuple[Role, ...]:
         """What a table with these options can be used for."""

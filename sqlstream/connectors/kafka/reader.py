@@ -13,6 +13,7 @@ from sqlstream.connectors.api import BadRow, Split
 from sqlstream.connectors.kafka.client import consumer_config
 from sqlstream.connectors.kafka.consume import OffsetRange, read_range
 from sqlstream.connectors.kafka.options import KafkaOptions, RecordPart
+from sqlstream.connectors.kafka.shared_options import OF_VALUE
 from sqlstream.formats.api import RECORD_COLUMN, BadRecord, RecordFormat, RecordReader
 from sqlstream.formats.registry import record_reader
 from sqlstream_operators.duck.session import DuckSession
@@ -44,12 +45,16 @@ class KafkaReader:
         self._upserts = descriptor.changelog
         self._config = consumer_config(self._options)
         self._columns = _columns_of(spec, self._options, upserts=self._upserts)
+        self._told = tuple(m for m in spec.metadata if m.key.startswith(OF_VALUE))
+        self._metadata = tuple(m for m in spec.metadata if m not in self._told)
         self._value = self._reader(self._options.value, self._columns.values, self._columns.declared_values)
         self._key: RecordReader | None = None
         if self._options.key is not None and self._columns.keys:
             names = tuple(Column(name, column.type) for column, name in self._columns.keys)
             self._key = self._reader(self._options.key, names, self._columns.declared_keys, of_key=True)
-        self._wanted = frozenset(m.key for m in spec.metadata) | ({"key"} if self._key is not None else set())
+        self._wanted = frozenset(m.key for m in self._metadata) | (
+            {"key"} if self._key is not None else set()
+        )
 
     def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
         """Make all rows of the split queryable. Raises DataError if a record can't be read."""
@@ -141,6 +146,9 @@ class KafkaReader:
                     for name, text in self._options.properties.items()
                     if "password" in name and len(text) > 3
                 ),
+                ()
+                if of_key
+                else tuple((m.key.removeprefix(OF_VALUE), Column(m.name, m.type)) for m in self._told),
             )
         )
 
@@ -179,7 +187,9 @@ class KafkaReader:
         same = values.num_rows == records.num_rows and bool(
             pc.all(pc.equal(numbers, pa.array(np.arange(records.num_rows)))).as_py() is not False
         )
-        for metadata in self._spec.metadata:
+        for told in self._told:
+            columns[told.name] = values.column(told.name)
+        for metadata in self._metadata:
             found = records.column(metadata.key)
             columns[metadata.name] = found if same else found.take(numbers)
         ordered = {column.name: columns[column.name] for column in self._schema}

@@ -30,6 +30,8 @@ METADATA = MappingProxyType(
     }
 )
 
+#: What stands before the metadata that the format of values tells.
+OF_VALUE = "value."
 BROKERS = "properties.bootstrap.servers"
 _OF_CLIENT = "a property of Kafka's clients"
 #: Secrets that nothing in their names tells, or that are only whole together with them.

@@ -20,8 +20,10 @@ from sqlstream.formats.avro.options import given_schema, table_schema
 from sqlstream.formats.avro.plain import columns_of
 from sqlstream.formats.avro.records import bad_records, raise_first
 from sqlstream.formats.avro.schema import AvroField, AvroSchema, Form
+from sqlstream.formats.avro.told import DEBEZIUM_TOLD
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column, Schema
-from sqlstream_operators.plan.types import VARCHAR, struct
+from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR, SqlType, struct
 
 if TYPE_CHECKING:
     from sqlstream_operators.duck.session import DuckSession
@@ -49,8 +51,10 @@ class DebeziumAvroReader:
 
     def __init__(self, format_: RecordFormat) -> None:
         self._names = [column.name for column in format_.columns]
+        self._told = format_.metadata
         # An image must have something in it, also where only the changes are counted.
-        self._records = ConfluentRecords(format_, _envelope(format_.columns or format_.declared[:1]))
+        envelope = _envelope(format_.columns or format_.declared[:1])
+        self._records = ConfluentRecords(format_, (*envelope, *_told_columns(format_.metadata)))
         self._upsert = bool(format_.primary_key)
 
     def read(self, duck: DuckSession, values: pa.Array) -> pa.Table:
@@ -68,7 +72,7 @@ class DebeziumAvroReader:
             envelope = (
                 pa.concat_arrays(envelope.chunks) if envelope.num_chunks else pa.nulls(0, envelope.type)
             )
-        before, after, op = envelope.flatten()
+        before, after, op, *_ = envelope.flatten()
         has_before, has_after = _there(before), _there(after)
         came, changed, went = _is(op, "c", "r"), _is(op, "u"), _is(op, "d")
         said = np.array(op.to_pylist(), object) if len(op) else np.zeros(0, object)
@@ -105,11 +109,36 @@ class DebeziumAvroReader:
         )[order]
         numbers = np.concatenate([decoded.ids[goes], decoded.ids[comes]])[order]
         columns = rows.flatten()[: len(self._names)]
+        messages = pa.array(np.concatenate([goes, comes])[order])
+        told = [_told_value(envelope, key, column).take(messages) for key, column in self._told]
         table = pa.table(
-            [*columns, pa.array(kinds, pa.string()), pa.array(numbers, pa.int64())],
-            names=[*self._names, KIND_COLUMN, RECORD_COLUMN],
+            [*columns, *told, pa.array(kinds, pa.string()), pa.array(numbers, pa.int64())],
+            names=[*self._names, *(column.name for _, column in self._told), KIND_COLUMN, RECORD_COLUMN],
         )
         return table, bad_records(bad)
+
+
+def _told_columns(metadata: Sequence[tuple[str, Column]]) -> Schema:
+    """The fields of a message that metadata is read of: times as the numbers of ms that they are."""
+    outside: dict[str, SqlType] = {}
+    inside: dict[str, SqlType] = {}
+    for key, _ in metadata:
+        path, type_ = DEBEZIUM_TOLD[key]
+        (outside if len(path) == 1 else inside)[path[-1]] = BIGINT if type_ == TIMESTAMPTZ else type_
+    source = (Column("source", struct(*inside.items())),) if inside else ()
+    return (*source, *(Column(name, type_) for name, type_ in outside.items()))
+
+
+def _told_value(envelope: pa.StructArray, key: str, column: Column) -> pa.Array:
+    """Metadata of each message as its column wants it."""
+    path, type_ = DEBEZIUM_TOLD[key]
+    found = pc.struct_field(envelope, list(path))
+    if type_ == TIMESTAMPTZ:
+        # What is no time in µs is NULL, as it is in JSON.
+        most = (2**63 - 2) // 1000
+        possible = pc.and_(pc.less_equal(found, most), pc.greater_equal(found, -most))
+        found = pc.multiply(pc.if_else(possible, found, None), 1000).view(to_arrow(TIMESTAMPTZ))
+    return found.cast(to_arrow(column.type))
 
 
 def _there(images: pa.Array) -> Bools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream.formats.changelog_json.metadata import types_of
 from sqlstream.formats.shared_options import by_key, timestamps, tolerant, without_nulls
 from sqlstream_planner.catalog.descriptor import FormatDescriptor
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -11,7 +12,11 @@ _SOURCE = (Role.SOURCE,)
 
 def _changelog(name: str, *options: OptionDef) -> FormatDescriptor:
     return FormatDescriptor(
-        name, options=(tolerant(name), timestamps(name), *options), changelog=True, lookup=by_key
+        name,
+        options=(tolerant(name), timestamps(name), *options),
+        changelog=True,
+        metadata=types_of(name),
+        lookup=by_key,
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.beside import Beside
+from sqlstream.formats.changelog_json.metadata import TOLD, Told
 from sqlstream.formats.json.lenient import SKIPPED
 from sqlstream.formats.json.lines import (
     NO_KEY,
@@ -30,7 +31,7 @@ from sqlstream.formats.patterns import wrong_re2_pattern
 from sqlstream.formats.values import text_item, text_type
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.spec import KIND_COLUMN, Schema
+from sqlstream_operators.plan.spec import KIND_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import (
     JSON,
     VARCHAR,
@@ -109,7 +110,8 @@ class ChangelogLines:
 
     `upsert`: an update can do without its 'before' image, since a key says which row it replaces. `wrapped`: messages are
     in `payload` beside their `schema`. `matching`: the keys of a message whose values must match a pattern (RE2), others
-    are skipped. With `tombstones` a message of NULLs gives a row without a kind.
+    are skipped. `metadata` are what messages say beside rows, and the columns for it. With `tombstones` a message of NULLs
+    gives a row without a kind.
     """
 
     format: str
@@ -117,11 +119,17 @@ class ChangelogLines:
     upsert: bool = False
     wrapped: bool = False
     matching: Mapping[str, str] = field(default_factory=dict)
+    metadata: tuple[tuple[Told, Column], ...] = ()
     tombstones: bool = False
 
     @classmethod
     def of(
-        cls, format_: str, columns: Schema, options: Mapping[str, str], primary_key: Sequence[str]
+        cls,
+        format_: str,
+        columns: Schema,
+        options: Mapping[str, str],
+        primary_key: Sequence[str],
+        metadata: Sequence[tuple[str, Column]] = (),
     ) -> ChangelogLines:
         """The lines of a table with these options. Raises DiagnosticError for a value that can't be used."""
         matching = {key: options.get(f"canal-json.{key}.include") for key in ("database", "table")}
@@ -136,6 +144,7 @@ class ChangelogLines:
             upsert=bool(primary_key),
             wrapped=format_ == "debezium-json" and flag(options, "debezium-json.schema-include"),
             matching=patterns if format_ == "canal-json" else {},
+            metadata=tuple((TOLD[format_][key], column) for key, column in metadata),
         )
 
     @property
@@ -165,6 +174,7 @@ class ChangelogLines:
 
     def select(self, paths: Sequence[str], beside: Beside) -> str:
         """A SELECT over the files in order; it fails when it is run if any message can't be used."""
+        beside = self._with_metadata(beside)
         names = [quote_identifier(column.name) for column in self.columns]
         raw = "".join(
             f"{self._value(column.name)} AS {name}, "
@@ -175,6 +185,21 @@ class ChangelogLines:
             f"SELECT {', '.join(items)} FROM (SELECT {raw}{KIND_COLUMN}{beside.names} FROM "
             f"(SELECT *, unnest({self._kinds()}) AS {KIND_COLUMN} FROM ({self._changes(paths, beside)})))"
         )
+
+    def _with_metadata(self, beside: Beside) -> Beside:
+        """What is beside, and what the message says."""
+        items, carried = list(beside.items), dict(beside.carried)
+        for number, (told, column) in enumerate(self.metadata):
+            value = quote_identifier(told.key)
+            if told.around:
+                value = value if self.wrapped else f"CAST(NULL AS {JSON})"
+            elif self.wrapped:
+                value = f"struct_extract(payload, {quote_literal(told.key)})"
+            if told.key in self.matching:  # which is read as text
+                value = f"to_json({value})"
+            carried[f"__told_{number}"] = told.of(value)
+            items.append(f"CAST(__told_{number} AS {column.type}) AS {quote_identifier(column.name)}")
+        return Beside(tuple(items), carried)
 
     def _value(self, name: str) -> str:
         """SQL of a column, before its conversion from text, of the change of this KIND_COLUMN."""
@@ -206,11 +231,16 @@ class ChangelogLines:
         elif dialect.before is not None:
             columns[dialect.before] = image
         columns.update(dict.fromkeys(self.matching, VARCHAR))
+        said = [*columns]
+        for told, _ in self.metadata:
+            if not told.around:
+                columns.setdefault(told.key, JSON)
         if self.wrapped:
-            keys = {key: f"struct_extract(payload, {quote_literal(key)})" for key in columns}
+            keys = {key: f"struct_extract(payload, {quote_literal(key)})" for key in said}
             columns = {"payload": struct(*columns.items())}
+            columns |= {told.key: JSON for told, _ in self.metadata if told.around}
         else:
-            keys = {key: quote_identifier(key) for key in columns}
+            keys = {key: quote_identifier(key) for key in said}
         names = {dialect.op: "op", dialect.after: "after"}
         if dialect.before is not None:
             names[dialect.before] = "patch" if dialect.patch else "before"
@@ -288,7 +318,11 @@ class ChangelogLines:
             no_payload = quote_literal(f"no payload ({_WRAPPED})")
             cases.append(f"WHEN coalesce(json_type({root}), '') <> 'OBJECT' THEN {no_payload}")
         keys = [dialect.op, dialect.after, *([dialect.before] if dialect.before else []), *self.matching]
-        cases += [f"WHEN {repeated(root, key)} THEN {quote_literal(f'key {key} twice')}" for key in keys]
+        told = {(root if not one.around else "t", one.key) for one, _ in self.metadata}
+        once = sorted(
+            {(root, key) for key in keys} | (told if self.wrapped else {(root, k) for _, k in told})
+        )
+        cases += [f"WHEN {repeated(at, key)} THEN {quote_literal(f'key {key} twice')}" for at, key in once]
         for key, pattern in self.matching.items():
             text = f"json_extract_string({root}, {quote_literal(pointer(key))})"
             cases.append(f"WHEN {text} IS NULL THEN {quote_literal(f'no {key}')}")

@@ -20,9 +20,11 @@ class ChangelogRecordReader(LineRecordReader):
 
     def __init__(self, format_: RecordFormat) -> None:
         self._messages = ChangelogLines.of(
-            format_.name, format_.columns, format_.options, format_.primary_key
+            format_.name, format_.columns, format_.options, format_.primary_key, format_.metadata
         )
-        super().__init__(self._messages, [*(column.name for column in format_.columns), KIND_COLUMN])
+        told = (column.name for _, column in format_.metadata)
+        names = [*(column.name for column in format_.columns), *told, KIND_COLUMN]
+        super().__init__(self._messages, names)
 
     def _strict(self, duck: DuckSession, path: str) -> pa.Table:
         return strict_table(duck, self._messages, [path], RECORDS)

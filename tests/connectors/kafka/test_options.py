@@ -41,3 +41,45 @@ def test_what_a_format_needs_is_asked_for(key: str, value: str, needed: list[str
 def test_with_what_it_needs_it_is_fine() -> None:
     more = ", 'value.avro-confluent.url' = 'http://localhost:2'"
     plan_file(_TABLE.format(key="raw", value="avro-confluent", more=more), file="p.sql")
+
+
+_TOLD = """CREATE TABLE t (id INT, x STRING METADATA FROM '{key}' VIRTUAL) WITH (
+  'connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'localhost:1', {format}
+);
+CREATE TABLE o WITH ('connector' = 'blackhole') AS SELECT id, x FROM t;
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "format_"),
+    [
+        ("value.source.table", "'format' = 'debezium-json'"),
+        ("value.database", "'value.format' = 'canal-json'"),
+        ("value.table", "'format' = 'Maxwell-JSON'"),
+        ("topic", "'format' = 'json'"),
+    ],
+)
+def test_metadata_of_the_format_of_values(key: str, format_: str) -> None:
+    plan_file(_TOLD.format(key=key, format=format_), file="p.sql")
+
+
+@pytest.mark.parametrize(
+    ("key", "format_", "listed"),
+    [
+        (
+            "value.tabel",
+            "'format' = 'canal-json'",
+            "timestamp-type, value.database, value.table, value.sql-type",
+        ),
+        ("value.table", "'format' = 'json'", "timestamp, timestamp-type"),
+        ("key.table", "'format' = 'canal-json'", "value.table"),
+    ],
+)
+def test_unknown_metadata_names_what_there_is(key: str, format_: str, listed: str) -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(_TOLD.format(key=key, format=format_), file="p.sql")
+    [found] = caught.value.diagnostics
+    assert (found.code, found.message) == ("CAT008", f"the connector 'kafka' has no metadata `{key}`")
+    assert listed in found.notes[0]
+    if key == "value.tabel":
+        assert found.help == "write METADATA FROM 'value.table'"

@@ -16,7 +16,7 @@ from sqlstream.connectors.api import Limits
 from sqlstream.connectors.kafka.shared_options import METADATA
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.types import BIGINT, VARCHAR
+from sqlstream_operators.plan.types import BIGINT, VARCHAR, array
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.kafka.broker import new_broker
 from tests.connectors.kafka.sources import Reading, table
@@ -160,6 +160,25 @@ def test_metadata_and_keys(topics: Topics, reads: Reads) -> None:
     assert first == ("x", 7, topic, 1, [("n", None), ("h", b"2")], 0, 0, at, "CreateTime")
     assert second[:4] == (None, 8, topic, 1)
     assert second[4] == []
+
+
+def test_metadata_of_the_value_is_beside_that_of_the_record(topics: Topics, reads: Reads) -> None:
+    """One message gives several rows, and one none, so that rows are no longer records."""
+    topic = topics.create()
+    rows = '"data": [{"v": 1}, {"v": 2}], "type": "INSERT"'
+    topics.produce(
+        topic,
+        ['{"type": "CREATE"}', "{" + rows + ', "table": "a", "pkNames": ["v"]}', "{", "{" + rows + "}"],
+    )
+    keys = {"value.table": VARCHAR, "offset": BIGINT, "value.pk-names": array(VARCHAR)}
+    reading = reads({"topic": topic, "format": "canal-json"}, (Column("v", BIGINT),), keys)
+    assert reading.rows() == [
+        (1, "a", 1, ["v"], "+I"),
+        (2, "a", 1, ["v"], "+I"),
+        (1, None, 3, None, "+I"),
+        (2, None, 3, None, "+I"),
+    ]
+    assert [bad.position["offset"] for bad in reading.bad] == [2]
 
 
 def test_columns_of_the_key_are_those_of_the_value_where_both_have_them(topics: Topics, reads: Reads) -> None:
