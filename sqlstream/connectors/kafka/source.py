@@ -105,6 +105,10 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         """
         at = self._seen(KafkaPosition.from_json(position))
         ends = self._ends_now(at)
+        if self._are_others(at):
+            at = self._checked(at)
+            self._lost = at.lost
+            ends = self._ends_now(at)
         waiting = {part: ends[part] - offset for part, offset in at.next.items() if ends[part] > offset}
         counts = allotted(waiting, limits.rows)
         tasks = self._options.scan_parallelism or limits.tasks
@@ -238,13 +242,14 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
             new = [part for part in there if part not in at.next]
             if new:
                 begin = self._cluster.earliest(new)
-                known = self._known_ids(new)
+                # The id of a topic that is read already stays: whether it is another one now is checked.
+                read = {topic for topic, _ in at.next}
+                known = self._known_ids([part for part in new if part[0] not in read])
                 at = replace(
                     at, start={**at.start, **begin}, next={**at.next, **begin}, ids={**at.ids, **known}
                 )
         if first or self._clock() - self._checked_at >= _LOSSES_S:
             at = self._checked(at)
-            self._checked_at = self._clock()
         self._lost = at.lost
         return at
 
@@ -256,9 +261,24 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
     def _known_ids(self, parts: Sequence[Part]) -> dict[str, str]:
         return {topic: self._ids[topic] for topic, _ in parts if topic in self._ids}
 
+    def _are_others(self, at: KafkaPosition) -> bool:
+        """Whether topics that have something to read are not those that were read before, as one was made anew.
+
+        Asked before each epoch: soon it may have more records than were read of the former one, and no offset is missing.
+        """
+        if any(end < at.next[part] for part, end in self._latest.items()):
+            return True
+        waiting = sorted({part[0] for part, end in self._latest.items() if end > at.next[part]})
+        self._ids.update(self._cluster.ids(waiting))
+        return any(at.ids.get(topic) and at.ids[topic] != self._ids.get(topic) for topic in waiting)
+
     def _checked(self, at: KafkaPosition) -> KafkaPosition:
-        parts = [part for part in at.next if part in set(self._there or [])]
+        """The position without what is gone. Raises DiagnosticError (DAT015) if that was not agreed to."""
+        self._checked_at = self._clock()
+        there = set(self._there or [])
+        parts = [part for part in at.next if part in there]
         earliest, latest = self._cluster.earliest(parts), self._cluster.latest(parts)
+        self._ids.update(self._cluster.ids(sorted({topic for topic, _ in parts})))
         other = bool(at.cluster and self._cluster_id) and at.cluster != self._cluster_id
         if other and self._context.store.exists(self._taken):
             other = self._context.store.get(self._taken).decode() != self._cluster_id
