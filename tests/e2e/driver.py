@@ -59,6 +59,21 @@ def sleep_at(text: str) -> Faults:
     return at
 
 
+def stop_at(text: str) -> Faults:
+    """Stop this process (SIGSTOP) the first time that an epoch gets to a point, until it is sent SIGCONT: "run 2"."""
+    point, number = text.split()
+
+    def at(here: Point, epoch: int) -> None:
+        if (here, epoch) == (point, int(number)):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return at
+
+
+#: Faults by the environment variable that asks for them.
+_FAULTS = {"KILL_AT": kill_at, "SLEEP_AT": sleep_at, "STOP_AT": stop_at}
+
+
 def main(
     folder: Path, rows_per_epoch: int, parallelism: int, master: str | None, *, faults: Faults = no_faults
 ) -> int:
@@ -112,10 +127,8 @@ if __name__ == "__main__":
             int(arguments[1]),
             int(arguments[2]),
             arguments[3] if arguments[3:] else None,
-            faults=kill_at(os.environ["KILL_AT"])
-            if "KILL_AT" in os.environ
-            else sleep_at(os.environ["SLEEP_AT"])
-            if "SLEEP_AT" in os.environ
-            else no_faults,
+            faults=next(
+                (made(os.environ[name]) for name, made in _FAULTS.items() if name in os.environ), no_faults
+            ),
         )
     )
