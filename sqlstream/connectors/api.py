@@ -27,9 +27,9 @@ Position = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much a source may plan for one epoch. `rows` and `files` are hard limits where the format allows it
-    (a compressed or ORC file is read whole), None is no limit. `tasks` is how many splits are useful. With
-    `about`, `rows` is what admission aims at: a source that would need to read its input to count rows
-    estimates them.
+    (a compressed or ORC file is read whole), None is no limit. `bytes` is what is aimed at where a source can only
+    estimate them. `tasks` is how many splits are useful. With `about`, `rows` is what admission aims at: a source that
+    would need to read its input to count rows estimates them.
     """
 
     rows: int | None = None

@@ -30,6 +30,26 @@ def allotted(waiting: Mapping[Part, int], rows: int | None) -> dict[Part, int]:
     return {part: count for part, count in found.items() if count}
 
 
+def within_bytes(counts: Mapping[Part, int], sizes: Mapping[Part, float], most: int) -> dict[Part, int]:
+    """The same counts, or fewer, so that they have no more than `most` bytes by the bytes per offset of each partition.
+
+    All partitions get the same bytes, and at least one offset is read.
+
+    >>> within_bytes({("t", 0): 100, ("t", 1): 100}, {("t", 0): 10.0, ("t", 1): 1.0}, 600)
+    {('t', 1): 100, ('t', 0): 50}
+    >>> within_bytes({("t", 0): 100}, {("t", 0): 1000.0}, 1)
+    {('t', 0): 1}
+    """
+    heavy = {part: max(1, round(count * sizes[part])) for part, count in counts.items() if sizes[part] > 0}
+    if sum(heavy.values()) <= most:
+        return dict(counts)
+    shares = allotted(heavy, most)
+    found = {part: n for part, n in counts.items() if part not in heavy}
+    found |= {part: min(counts[part], int(share / sizes[part])) for part, share in shares.items()}
+    kept = {part: count for part, count in found.items() if count}
+    return kept or {min(heavy, key=lambda part: sizes[part]): 1}
+
+
 def pieces(begin: int, end: int, total: int, tasks: int) -> list[tuple[int, int]]:
     """The ranges that [begin, end) is read in, of an epoch that reads `total` offsets with so many tasks.
 

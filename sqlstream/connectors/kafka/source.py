@@ -25,10 +25,11 @@ from sqlstream.connectors.capabilities import (
 )
 from sqlstream.connectors.kafka import losses
 from sqlstream.connectors.kafka.cluster import Cluster
-from sqlstream.connectors.kafka.cutting import allotted, splits_of
+from sqlstream.connectors.kafka.cutting import allotted, splits_of, within_bytes
 from sqlstream.connectors.kafka.history import KafkaHistory
 from sqlstream.connectors.kafka.options import KafkaOptions, Where
 from sqlstream.connectors.kafka.positions import KafkaPosition, Part, lane
+from sqlstream.connectors.kafka.record_sizes import RecordSizes, bytes_read
 from sqlstream.connectors.kafka.starts import offsets_at, partitions
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -60,6 +61,7 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         self._upserts = descriptor.changelog
         self._cluster = Cluster(self._options)
         self._folder = context.folder or f"sources/{quote(spec.name, safe='')}"
+        self._sizes = RecordSizes(bytes_read(self._options))
         self._there: list[Part] | None = None
         self._looked_at = self._checked_at = self._busy_at = float("-inf")
         self._ids: dict[str, str] = {}
@@ -99,7 +101,7 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         return KafkaPosition(start, start, end, self._ids, self._cluster_id).to_json()
 
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
-        """The next offsets of each partition within the limits; offsets stand for rows.
+        """The next offsets of each partition within the limits; offsets stand for rows, and for bytes by a look at some.
 
         Raises DiagnosticError: DAT004 if a topic is not there, DAT015 (exit code 4) if offsets are gone, ENV010.
         """
@@ -111,6 +113,8 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
             ends = self._ends_now(at)
         waiting = {part: ends[part] - offset for part, offset in at.next.items() if ends[part] > offset}
         counts = allotted(waiting, limits.rows)
+        if limits.bytes is not None:
+            counts = within_bytes(counts, self._sizes.of(at.next, counts), limits.bytes)
         tasks = self._options.scan_parallelism or limits.tasks
         splits = splits_of(self._spec.name, at.next, counts, tasks)
         if splits:

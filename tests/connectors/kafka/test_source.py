@@ -141,6 +141,24 @@ def test_new_partitions_and_topics_are_found_while_it_runs(topics: Topics, reads
     assert sorted(numbers(reading.rows(at))) == [2, 3], "what is new is read from its beginning"
 
 
+def test_limits_of_bytes_are_met_by_the_size_of_records(topics: Topics, reads: Reads) -> None:
+    topic = topics.create(2)
+    small, large = (
+        [f'{{"v": {n}}}' for n in range(1000)],
+        [json.dumps({"v": n, "k": "x" * 990}) for n in range(50)],
+    )
+    topics.produce(topic, small, partition=0)
+    topics.produce(topic, large, partition=1)
+    epochs = list(reads({"topic": topic}).epochs(limits=Limits(bytes=20_000)))
+    read = [[n for _, n in epoch.rows] for epoch in epochs]
+    assert sorted(n for rows in read for n in rows) == sorted([*range(1000), *range(50)])
+    sizes = [sum(8 if key is None else 1010 for key, _ in epoch.rows) for epoch in epochs]
+    assert max(sizes) < 24_000
+    assert len(epochs) == 4
+    one = list(reads({"topic": topic}).epochs(limits=Limits(bytes=1)))
+    assert len(one) == 1050, "an epoch has a record at least"
+
+
 def test_metadata_and_keys(topics: Topics, reads: Reads) -> None:
     topic = topics.create(2, config=KEPT)
     headers = [("h", b"1"), ("n", None), ("h", b"2")]
