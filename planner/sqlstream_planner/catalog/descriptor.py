@@ -13,7 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream_operators.plan.types import Kind, SqlType
-from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
+from sqlstream_planner.catalog.options import (
+    BOTH,
+    OptionDef,
+    OptionValue,
+    Role,
+    ValueKind,
+    refused_when_written,
+)
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.text.masking import SECRET_NAME
 
@@ -189,6 +196,10 @@ class ConnectorDescriptor:
         if chosen is None:
             return self.metadata
         return {**self.metadata, **{f"{self.format_metadata}{k}": t for k, t in chosen.metadata.items()}}
+
+    def wrong_sink(self, sink: SinkSpec) -> Diagnostic | None:
+        """What is wrong with writing a table, whose changes and key are known; None: nothing is."""
+        return refused_when_written(self.concerned(sink.options), sink.options) or self.validate_sink(sink)
 
     def roles_with(self, options: Mapping[str, OptionValue]) -> tuple[Role, ...]:
         """What a table with these options can be used for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -56,7 +56,8 @@ class OptionDef:
     and state and positions are kept when it changes. `changes_output`: whether a sink with another value writes its rows
     elsewhere or in another way; only what can't may say so, and a sink goes on when it changes. `secret`: nobody may see
     the value. `paces`: it says when rows come, so a run that only wants the result leaves it out. `ends`: it gives a
-    source an end that else has none.
+    source an end that else has none. `refuse` says what to write in place of a value that the kind allows and that can't be
+    used, `refuse_written` why a table that is written can't have a value; None: nothing is wrong.
     """
 
     name: str
@@ -73,6 +74,8 @@ class OptionDef:
     secret: bool = False
     paces: bool = False
     ends: bool = False
+    refuse: Callable[[str], str | None] = lambda text: None
+    refuse_written: Callable[[str], str | None] = lambda text: None
 
     def __post_init__(self) -> None:
         if (self.kind is ValueKind.ENUM) != bool(self.choices):
@@ -283,3 +286,18 @@ def unknown_option(
 def wrong_value(code: str, key: str, text: str, accepted: str, span: Span | None) -> Diagnostic:
     """The diagnostic for a value that an option does not take."""
     return Diagnostic(code, f"`{key}` can't be '{text}'", span, (), f"write {accepted}")
+
+
+def refused_when_written(options: Iterable[OptionDef], given: Mapping[str, str]) -> Diagnostic | None:
+    """What is wrong with the values that a table which is written has; None: nothing is."""
+    for option in options:
+        text = given.get(option.name)
+        why = None if text is None else option.refuse_written(text)
+        if why is not None:
+            return Diagnostic(
+                "OPT003",
+                f"option '{option.name}' is '{text}', which a table that is written can't have",
+                notes=(why,),
+                help="leave the option out",
+            )
+    return None

@@ -58,6 +58,9 @@ def read_options(
             continue
         try:
             settings[option.key] = known.read(option.value)
+            accepted = known.refuse(option.value)
+            if accepted is not None:
+                raise ValueError(accepted)
         except ValueError as error:
             errors.append(wrong_value("OPT003", option.key, option.value, str(error), option.value_span))
     for known in concerned:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream.connectors.filesystem.patterns import wrong_path_pattern
-from sqlstream.formats.patterns import wrong_re2_pattern
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
-from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, SinkAbilities, format_option
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities, format_option
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
-from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, wrong_value
+from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_planner.catalog.descriptor import BatchFiles
-    from sqlstream_planner.sql.statements import CreateTable
 
-_WRAPPED = "debezium-json.schema-include"
 _SOURCE = (Role.SOURCE,)
 _SINK = (Role.SINK,)
 _D, _S, _I = ValueKind.DURATION, ValueKind.STRING, ValueKind.INTEGER
@@ -58,42 +54,10 @@ def _batch(spec: SourceSpec, files: BatchFiles | None) -> str:
     return batch_select(spec, files)
 
 
-def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
-    """Options of Flink's that mean something that is not there."""
-    yield from wrong_lookup(table, settings)
-    for option in table.options:
-        if option.key == "csv.array-element-delimiter":
-            accepted = "no such option: arrays in CSV are written as [1, 2]"
-        elif option.key == "parquet.utc-timezone" and settings.get(option.key) is False:
-            accepted = "'true': times are UTC"
-        elif option.key == "source.path.regex-pattern":
-            wrong = wrong_path_pattern(option.value)
-            if wrong is None:
-                continue
-            accepted = wrong
-        elif option.key == "path" and not option.value.strip():
-            accepted = "a file, a directory, a glob or a URI"
-        elif option.key.startswith("canal-json.") and option.key.endswith(".include"):
-            wrong = wrong_re2_pattern(option.value)
-            if wrong is None:
-                continue
-            accepted = wrong
-        else:
-            continue
-        yield wrong_value("OPT003", option.key, option.value, accepted, option.value_span)
-
-
 def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
     """What is wrong with writing a table in its format and its folders; None: nothing is."""
     format_ = sink.options.get("format", "").strip().lower()
     partitions = {name.lower() for name in sink.partitioned_by}
-    if format_ == "debezium-json" and sink.options.get(_WRAPPED, "false").strip().lower() == "true":
-        return Diagnostic(
-            "OPT003",
-            f"option '{_WRAPPED}' is 'true'; expected 'false' for a table that is written",
-            notes=(f"`{sink.name}` is written: its messages are not wrapped in `schema` and `payload`",),
-            help="leave the option out",
-        )
     if partitions and all(column.name.lower() in partitions for column in sink.schema):
         return Diagnostic(
             "CAT007",
@@ -118,7 +82,13 @@ DESCRIPTOR = ConnectorDescriptor(
     "files in a directory",
     BOTH,
     (
-        OptionDef("path", ValueKind.PATH, "a directory, a file or a glob, local or a URI", required=True),
+        OptionDef(
+            "path",
+            ValueKind.PATH,
+            "a directory, a file or a glob, local or a URI",
+            required=True,
+            refuse=lambda text: None if text.strip() else "a file, a directory, a glob or a URI",
+        ),
         format_option(FORMATS),
         OptionDef(
             "source.monitor-interval",
@@ -138,7 +108,13 @@ DESCRIPTOR = ConnectorDescriptor(
             changes_rows=False,
             paces=True,
         ),
-        OptionDef("source.path.regex-pattern", _S, "only files whose whole path matches", roles=_SOURCE),
+        OptionDef(
+            "source.path.regex-pattern",
+            _S,
+            "only files whose whole path matches",
+            roles=_SOURCE,
+            refuse=wrong_path_pattern,
+        ),
         OptionDef(
             "partition.default-name",
             _S,
@@ -193,6 +169,6 @@ DESCRIPTOR = ConnectorDescriptor(
     dimension=True,
     sink=SinkAbilities(place=("path",)),
     batch=_batch,
-    validate=_refused,
+    validate=wrong_lookup,
     validate_sink=wrong_sink,
 )

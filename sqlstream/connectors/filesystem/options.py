@@ -9,7 +9,6 @@ from sqlstream.connectors.filesystem.patterns import wrong_path_pattern
 from sqlstream.connectors.options import bad_option, duration_us, flag
 from sqlstream.formats.csv.shape import CsvShape
 from sqlstream.formats.files import FileFormat
-from sqlstream.formats.patterns import wrong_re2_pattern
 from sqlstream.formats.registry import REGISTERED
 
 CHANGELOG_FORMATS = tuple(f.name for f in REGISTERED.of_files if f.changelog)
@@ -56,19 +55,10 @@ class FileOptions:
             raise bad_option("format", options.get("format", ""), f"one of {', '.join(FORMATS)}")
         if not options.get("path"):
             raise bad_option("path", options.get("path", ""), "a file, a directory, a glob or a URI")
-        if "csv.array-element-delimiter" in options:
-            raise bad_option(
-                "csv.array-element-delimiter",
-                options["csv.array-element-delimiter"],
-                "not to be set: arrays in CSV are written as [1, 2]",
-            )
-        if not flag(options, "parquet.utc-timezone", True):
-            raise bad_option("parquet.utc-timezone", "false", "'true': times are UTC")
-        for key in ("database", "table"):
-            name = f"canal-json.{key}.include"
-            found = None if name not in options else wrong_re2_pattern(options[name])
-            if found is not None:
-                raise bad_option(name, options[name], found)
+        for option in REGISTERED[format_].descriptor.options:
+            accepted = option.refuse(options[option.name]) if option.name in options else None
+            if accepted is not None:
+                raise bad_option(option.name, options[option.name], accepted)
         wrong = wrong_path_pattern(options.get("source.path.regex-pattern"))
         if wrong is not None:
             raise bad_option("source.path.regex-pattern", options["source.path.regex-pattern"], wrong)

@@ -22,7 +22,7 @@ from pyarrow import fs
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
-from sqlstream.connectors.filesystem.descriptor import wrong_sink
+from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR
 from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
@@ -54,7 +54,7 @@ def checked_options(spec: SinkSpec) -> FileOptions:
     if not options.files.written:
         names = ", ".join(one.name for one in FORMATS if Role.SINK in one.roles)
         raise bad_option("format", options.format, f"one of {names} for a table that is written")
-    wrong = wrong_sink(spec)
+    wrong = DESCRIPTOR.wrong_sink(spec)
     if wrong is not None:
         raise DiagnosticError(wrong)
     return options

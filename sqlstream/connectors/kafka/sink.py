@@ -10,7 +10,6 @@ from sqlstream.connectors.kafka.descriptor import DESCRIPTOR
 from sqlstream.connectors.kafka.options import KafkaOptions
 from sqlstream.connectors.kafka.records import RecordMaker
 from sqlstream.connectors.kafka.topic import Topic
-from sqlstream.connectors.kafka.validation import wrong_sink
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -24,7 +23,7 @@ class TopicSinkFactory:
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> ExactlyOnceSink:
         """The driver's half. Raises DiagnosticError for options that a sink can't have."""
-        wrong = wrong_sink(spec)
+        wrong = self._descriptor.wrong_sink(spec)
         if wrong is not None:
             raise DiagnosticError(wrong)
         options = KafkaOptions.read(spec.options, descriptor=self._descriptor)

@@ -38,7 +38,11 @@ CSV = FormatDescriptor(
         OptionDef("csv.escape-character", ValueKind.CHARACTER, "before a character that is meant as it is"),
         OptionDef("csv.null-literal", ValueKind.STRING, "what stands for NULL"),
         OptionDef(
-            "csv.array-element-delimiter", ValueKind.STRING, "between two elements of an array", default=";"
+            "csv.array-element-delimiter",
+            ValueKind.STRING,
+            "between two elements of an array",
+            default=";",
+            refuse=lambda text: "no such option: arrays in CSV are written as [1, 2]",
         ),
         OptionDef(
             "csv.header",

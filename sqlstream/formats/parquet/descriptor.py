@@ -24,6 +24,7 @@ PARQUET = FormatDescriptor(
             ValueKind.BOOLEAN,
             "times are UTC; nothing else can be read or written",
             default="true",
+            refuse=lambda text: "'true': times are UTC" if text.strip().lower() == "false" else None,
         ),
     ),
     lookup=by_name,

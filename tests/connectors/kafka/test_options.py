@@ -83,3 +83,42 @@ def test_unknown_metadata_names_what_there_is(key: str, format_: str, listed: st
     assert listed in found.notes[0]
     if key == "value.tabel":
         assert found.help == "write METADATA FROM 'value.table'"
+
+
+@pytest.mark.parametrize(
+    ("formats", "option", "instead"),
+    [
+        (
+            "'value.format' = 'csv', 'value.csv.array-element-delimiter' = ','",
+            "value.csv.array-element-delimiter",
+            "[1, 2]",
+        ),
+        (
+            "'format' = 'canal-json', 'canal-json.table.include' = '(?=x)'",
+            "canal-json.table.include",
+            "look-around",
+        ),
+    ],
+)
+def test_values_that_a_format_refuses_are_refused_in_topics_too(
+    formats: str, option: str, instead: str
+) -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(_TOLD.format(key="topic", format=formats), file="p.sql")
+    [found] = caught.value.diagnostics
+    assert found.code == "OPT003"
+    assert f"`{option}`" in found.message
+    assert instead in str(found.help)
+
+
+def test_a_topic_that_is_written_has_no_wrapped_messages() -> None:
+    text = """CREATE TABLE t (id INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
+CREATE TABLE o WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'localhost:1',
+  'format' = 'debezium-json', 'debezium-json.schema-include' = 'true') AS SELECT id FROM t;
+"""
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(text, file="p.sql")
+    [found] = caught.value.diagnostics
+    assert found.message.startswith(
+        "option 'debezium-json.schema-include' is 'true', which a table that is written"
+    )

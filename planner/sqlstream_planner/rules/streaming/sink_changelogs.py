@@ -83,7 +83,7 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
     informed = replace(sink, changelog=mode, key=best, forgets=forgets)
-    wrong = connector.validate_sink(informed)
+    wrong = connector.wrong_sink(informed)
     if wrong is not None:
         raise DiagnosticError(replace(wrong, span=root.at))
     return replace(root, sink=informed)
