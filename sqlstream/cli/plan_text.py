@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from sqlstream.cli.progress import size
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.edits.history.readings import Reading
 from sqlstream.runtime.edits.plan.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart
 from sqlstream_planner.diagnostics import Span
@@ -120,35 +120,7 @@ def _source(plan: EditPlan, source: SourcePart) -> str:
     if source.position is None:
         return f"{was}reads on"
     read = "" if source.rows is None else f"; {_rows(source.rows)} read"
-    return f"{was}reads on at {_position(source.position)}{read}"
-
-
-#: Of more partitions than these, only how many there are is said.
-_SHOWN_PARTITIONS = 3
-
-
-def _position(position: Mapping[str, Any]) -> str:
-    """Where a source goes on; of one with partitions the offset of each.
-
-    >>> _position({"segments": 2, "file": 1, "offset": 0})
-    'file 1, offset 0'
-    >>> _position({"start": {"orders": {"0": 0}}, "next": {"orders": {"0": 6, "1": 1200}}})
-    'orders/0 offset 6, orders/1 offset 1,200'
-    """
-    following = position.get("next")
-    if isinstance(following, Mapping):
-        parts = [
-            f"{topic}/{partition} offset {offset:,}"
-            for topic, partitions in following.items()
-            for partition, offset in partitions.items()
-        ]
-        more = len(parts) - _SHOWN_PARTITIONS
-        return ", ".join(parts[:_SHOWN_PARTITIONS]) + (f" and {more} more partitions" if more > 0 else "")
-    # How much of a list of files there is says nothing to people.
-    shown = {key: value for key, value in position.items() if key != "segments"}
-    return ", ".join(
-        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in shown.items()
-    )
+    return f"{was}reads on at {REGISTERED.place_of(source.connector, source.position)}{read}"
 
 
 def _state(state: StatePart) -> Iterator[_Line]:

@@ -333,6 +333,15 @@ class SourceFactory(Protocol):
 
 
 @runtime_checkable
+class Placing(Protocol):
+    """A `SourceFactory` whose positions are said in other words than their fields."""
+
+    def place_of(self, position: Position) -> str:
+        """Where a source goes on, for people."""
+        ...
+
+
+@runtime_checkable
 class Continuing(Protocol):
     """A source factory that can tell the same data by other options; what is not told is other data."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ConnectorContext,
         Dimension,
         DimensionFactory,
+        Position,
         Sink,
         SinkFactory,
         SinkWriter,
@@ -108,6 +109,16 @@ class Registry:
             for module in connector.tasks:
                 _loaded(module)
 
+    def place_of(self, name: str, position: Position) -> str:
+        """Where a source of this connector goes on, for people."""
+        from sqlstream.connectors.api import Placing
+
+        known = self._by_name.get(name)
+        factory: object = None if known is None or known.source is None else self.source_factory(name)
+        if isinstance(factory, Placing):
+            return factory.place_of(position)
+        return fields_in_words(position)
+
     # What the runtime asks: `runtime.api.DriverConnectors` on the driver, `runtime.worker.Connectors` in a task.
 
     def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
@@ -129,6 +140,17 @@ class Registry:
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half of a sink."""
         return self.sink_factory(spec.connector).writer(spec, context)
+
+
+def fields_in_words(position: Position) -> str:
+    """The fields of a position.
+
+    >>> fields_in_words({"row": 1200})
+    'row 1,200'
+    """
+    return ", ".join(
+        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in position.items()
+    )
 
 
 def _made(part: Any, missing: str) -> Any:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 class FileSourceFactory:
     """Files as a source."""
 
+    def place_of(self, position: Position) -> str:
+        """The file and the place in it; how much of the list of files there is says nothing to people. See `Placing`."""
+        return f"file {position['file']:,}, offset {position['offset']:,}"
+
     def source(self, spec: SourceSpec, context: ConnectorContext) -> FileSource:
         """The driver's half."""
         return FileSource(spec, context)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sqlstream.connectors.api import ConnectorContext, Position
 from sqlstream.connectors.kafka.descriptor import DESCRIPTOR as KAFKA
+from sqlstream.connectors.kafka.positions import KafkaPosition, in_words
 from sqlstream.connectors.kafka.same_topics import continues
 from sqlstream.connectors.kafka.source import KafkaSource
 from sqlstream_operators.plan.spec import SourceSpec
@@ -40,6 +41,10 @@ class KafkaSourceFactory:
     ) -> bool:
         """Whether other options mean the same records so far; see `Continuing`."""
         return continues(was, now, position, closed=closed)
+
+    def place_of(self, position: Position) -> str:
+        """The offset of each partition; see `Placing`."""
+        return in_words(KafkaPosition.from_json(position).next)
 
     def reader(self, spec: SourceSpec, base_dir: str) -> KafkaReader:
         """The task's half."""

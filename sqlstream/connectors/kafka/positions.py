@@ -65,6 +65,23 @@ def lane(part: Part) -> str:
     return f"{part[0]}/{part[1]}"
 
 
+#: Of more partitions than these, only how many there are is said.
+_SHOWN = 3
+
+
+def in_words(offsets: Offsets) -> str:
+    """Offsets for people.
+
+    >>> in_words({("orders", 0): 6, ("orders", 1): 1200})
+    'orders/0 offset 6, orders/1 offset 1,200'
+    >>> in_words({("t", number): 0 for number in range(9)})
+    't/0 offset 0, t/1 offset 0, t/2 offset 0 and 6 more partitions'
+    """
+    parts = [f"{lane(part)} offset {offset:,}" for part, offset in offsets.items()]
+    more = len(parts) - _SHOWN
+    return ", ".join(parts[:_SHOWN]) + (f" and {more} more partitions" if more > 0 else "")
+
+
 def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
