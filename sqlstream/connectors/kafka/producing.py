@@ -27,11 +27,15 @@ _AT_ONCE = 10_000
 _LOOKS, _LOOK_S = 12, 0.25
 #: How long a broker may take to answer about a transaction, seconds; then the connection counts as lost.
 PATIENCE_S = 30.0
+#: The same for what the client may not come back from, at first; twice as long after each time.
+_FIRST_S = 8.0
 #: How much longer a call may take than it was told, seconds.
 _BEYOND_S = 5.0
 #: A transaction's time, ms, as long as brokers allow by default; the shorter ones are for those that don't.
 _TIMEOUTS_MS = (900_000, 300_000, 60_000)
 
+#: What is said of a broker that was connected, and is not any more.
+_LOST = frozenset(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
 #: What is said of records that are dropped because of something else.
 _DROPPED = frozenset(("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_STATE"))
 
@@ -62,6 +66,8 @@ class Producing:
         self._producer: Any = None
         self._failed: Any = None
         self._said: str | None = None
+        self._lost_broker = False
+        self._unanswered = 0
         self._began: float | None = None
         self._timeout_s = 0.0
         self._under_way = 0
@@ -78,9 +84,17 @@ class Producing:
         return self._began is not None
 
     def open(self) -> None:
-        """Make the producer; transactions of former ones with its id end here. Raises what `Failures` makes."""
+        """Make the producer; transactions of former ones with its id end here. Raises what `Failures` makes.
+
+        One that has lost its connection to a broker since its last transaction is made anew, see `_answered`.
+        """
+        if self._producer is not None and self._transactions is not None and self._began is None:
+            self._producer.poll(0)  # it tells what has happened
+            if self._lost_broker:
+                self._producer = None
         if self._producer is not None:
             return
+        self._lost_broker = False
         if self._transactions is None:
             self._producer = self._made({})
             return
@@ -143,7 +157,10 @@ class Producing:
     def send_offsets(self, offsets: list[Any], group: Any) -> None:
         """Make offsets of a group a part of the transaction."""
         self._begin()
-        self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group, PATIENCE_S))
+        wait_s = min(_FIRST_S * 2**self._unanswered, PATIENCE_S)
+        self._unanswered += 1
+        self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group, wait_s), most_s=wait_s)
+        self._unanswered = 0
 
     def commit(self) -> None:
         """Commit the transaction, if there is one."""
@@ -201,6 +218,7 @@ class Producing:
 
     def _on_error(self, error: Any) -> None:
         self._said = error.str()
+        self._lost_broker |= error.name() in _LOST
 
     def _send(self, records: Records, places: pa.Array | None, part: slice, partition: int | None) -> None:
         """Hand a few records over. The client's way to take many at once has one partition, no headers and no timestamps."""
@@ -246,18 +264,18 @@ class Producing:
         if self._failed is not None:
             raise self._error(self._failed)
 
-    def _call(self, call: Callable[[], object]) -> None:
+    def _call(self, call: Callable[[], object], most_s: float | None = None) -> None:
         try:
-            self._again(call)
+            self._again(call, most_s)
         except confluent_kafka().KafkaException as error:
             raise self._error(self._failed if self._failed is not None else error) from error
 
-    def _again(self, call: Callable[[], object]) -> None:
+    def _again(self, call: Callable[[], object], most_s: float | None = None) -> None:
         """What takes longer than the client waits goes on where it was, when it is asked again."""
         deadline = self._clock() + PATIENCE_S
         while True:
             try:
-                self._answered(call)
+                self._answered(call, PATIENCE_S + _BEYOND_S if most_s is None else most_s)
             except confluent_kafka().KafkaException as error:
                 if not error.args[0].retriable() or self._clock() >= deadline:
                     raise
@@ -265,12 +283,14 @@ class Producing:
             else:
                 return
 
-    def _answered(self, call: Callable[[], object]) -> None:
+    def _answered(self, call: Callable[[], object], most_s: float) -> None:
         """A call that is given the client's own time to answer, and a little more; then the producer is given up.
 
-        librdkafka 2.x forgets its timeouts where it waits for a group's coordinator while a broker starts again: a
-        call of `send_offsets_to_transaction` with 30 s came back after ten minutes, when the broker closed an idle
-        connection. The next producer ends what this one had open, and reads whether it was committed.
+        librdkafka 2.x forgets its timeouts where it waits for a group's coordinator that it was connected to before the
+        broker started again: a call of `send_offsets_to_transaction` with 30 s came back after ten minutes, when the
+        broker closed an idle connection. So that call is waited for shortly at first, and producers that were made before
+        a broker was lost begin no transaction. The next one ends what this one had open, and reads whether it was
+        committed.
         """
         failed: list[BaseException] = []
         done = threading.Event()
@@ -284,9 +304,9 @@ class Producing:
                 done.set()
 
         threading.Thread(target=ask, name="sqlstream-kafka", daemon=True).start()
-        if not done.wait(PATIENCE_S + _BEYOND_S):
+        if not done.wait(most_s):
             self._producer, self._began = None, None
-            raise LostConnectionError(f"no answer from the client in {PATIENCE_S + _BEYOND_S:.0f} s")
+            raise LostConnectionError(f"no answer from the client in {most_s:g} s")
         if failed:
             raise failed[0]
 

@@ -22,6 +22,9 @@ class _Silent:
     def begin_transaction(self) -> None:
         pass
 
+    def poll(self, timeout: float) -> None:
+        pass
+
     def send_offsets_to_transaction(self, *_: object) -> None:
         self.released.wait(20)
 
@@ -32,6 +35,7 @@ class _Silent:
 def silent(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(producing, "PATIENCE_S", 0.05)
     monkeypatch.setattr(producing, "_BEYOND_S", 0.05)
+    monkeypatch.setattr(producing, "_FIRST_S", 0.02)
     client = _Silent()
     monkeypatch.setattr(Producing, "_made", lambda *_: client)
     monkeypatch.setattr(_Silent, "init_transactions", lambda *_: None, raising=False)
@@ -61,3 +65,49 @@ def test_giving_up_a_transaction_does_not_wait_for_it(silent: Any) -> None:
     found._begin()
     found.abort()
     assert not found.is_open
+
+
+def test_a_client_is_given_more_time_after_each_that_was_given_up(silent: Any) -> None:
+    found = _producing()
+    for waited in ("0.02", "0.04", "0.05", "0.05"):
+        with pytest.raises(LostConnectionError) as raised:
+            found.send_offsets([], None)
+        assert str(raised.value) == f"no answer from the client in {waited} s"
+        found.open()
+    silent.released.set()
+    found.send_offsets([], None)
+    assert found.in_transaction
+
+
+def test_a_producer_that_lost_a_broker_begins_no_transaction(
+    silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[_Silent] = []
+
+    def make(*_: object) -> _Silent:
+        made.append(_Silent())
+        return made[-1]
+
+    monkeypatch.setattr(Producing, "_made", make)
+    found = _producing()
+    found.open()
+    assert len(made) == 1
+    monkeypatch.setattr(made[0], "poll", lambda timeout: found._on_error(_Lost()), raising=False)
+    found._begin()
+    found.open()
+    assert len(made) == 1, "not in a transaction"
+    found._began = None
+    found.open()
+    assert len(made) == 2
+    found.open()
+    assert len(made) == 2
+
+
+class _Lost:
+    """What the client says of a broker that has closed the connection."""
+
+    def name(self) -> str:
+        return "_TRANSPORT"
+
+    def str(self) -> str:
+        return "Disconnected"
