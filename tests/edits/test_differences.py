@@ -189,10 +189,10 @@ def test_a_state_beside_those_that_are_kept_is_compared_with_none_of_them(tmp_pa
             ["HOP window of 1 minute every 20 seconds by k"],
         ),
         (BEST, ["first 3 by k"]),
-        (SUMS.replace("SUM(v)", "COUNT(DISTINCT s)"), ["distinct s", "groups by k"]),
+        (SUMS.replace("SUM(v)", "COUNT(DISTINCT s)"), ["DISTINCT s", "groups by k"]),
         (
             "SELECT a.k, COUNT(DISTINCT a.s) AS v FROM (SELECT k, s FROM t) AS a GROUP BY k",
-            ["distinct s", "groups by k"],
+            ["DISTINCT s", "groups by k"],
         ),
     ],
 )  # fmt: skip

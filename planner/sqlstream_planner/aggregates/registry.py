@@ -137,6 +137,16 @@ def is_spelled(name: str) -> bool:
     return any(s.call.partition("(")[0].lower() == name for f in _functions() for s in f.spellings)
 
 
+def calls_of(name: str) -> tuple[str, ...]:
+    """How a function is called that Flink or Spark call `name` (lower case), with its arguments.
+
+    >>> calls_of("listagg"), calls_of("string_agg")
+    (('LISTAGG(x)', 'LISTAGG(x, separator)'), ())
+    """
+    calls = (s.call for f in _functions() for s in f.spellings)
+    return tuple(call for call in calls if call.partition("(")[0].lower() == name)
+
+
 def instead_of(name: str) -> str | None:
     """What to write instead of the function `name`, which can't be run; None if nothing is known."""
     return next((text for f in _functions() for other, text in f.replaces if other == name), None)

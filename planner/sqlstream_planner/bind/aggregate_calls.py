@@ -13,6 +13,7 @@ from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
 from sqlstream_planner.bind.quantifiers import is_some_of_a_list
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
+from sqlstream_planner.diagnostics import counted, refuse
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.logical import AggregateCall, Field, Fields, Node, column, columns_of, time_column
 from sqlstream_planner.sql.as_written import without_marks
@@ -217,6 +218,14 @@ class AggregateCalls:
             self._context.condition(filter_, fields, "FILTER")
         self._refuse_outer(node)
         if function is None:
+            calls = registry.calls_of(name)
+            if calls:  # Flink's calls become DuckDB's by their arguments
+                refuse(
+                    self._context.span(node),
+                    "TYP002",
+                    f"`{name.upper()}` does not take {counted(len(arguments), 'argument')}",
+                    help=f"write {' or '.join(calls)}",
+                )
             self._context.unsupported(
                 node,
                 f"the aggregate {name.upper()}",

@@ -193,7 +193,7 @@ def _short(found: Argument, depth: int, names: Mapping[str, str]) -> str:
         case "aggregate call", (_, distinct, Form() as arguments, where, *_):
             listed = ", ".join(_short(a, depth + 1, names) for a in arguments.args) or "rows"
             condition = f" where {_short(where, depth + 1, names)}" if where is not None else ""
-            return f"{'distinct ' if distinct else ''}{listed}{condition}"
+            return f"{'DISTINCT ' if distinct else ''}{listed}{condition}"
         case "call", ("list_extract", Form("array", values), Form("element")):
             return f"one of {', '.join(_short(v, depth + 1, names) for v in values)}"
         case "call", (str(name), *arguments):

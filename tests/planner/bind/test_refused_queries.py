@@ -160,6 +160,8 @@ REFUSED = [
     ("SELECT ARRAY_AGG(v ORDER BY k LIMIT 2) FROM t", "SQL100", "LIMIT inside ARRAY_AGG"),
     ("SELECT COUNT(t.*) FROM t", "SQL100", "t.* inside COUNT"),
     ("SELECT LISTAGG(s, NULL) FROM t", "TYP002", "the separator can't be NULL"),
+    ("SELECT LISTAGG() FROM t", "TYP002", "`LISTAGG` does not take 0 arguments"),
+    ("SELECT LISTAGG(s, ',', s) FROM t", "TYP002", "`LISTAGG` does not take 3 arguments"),
     ("SELECT COUNT(DISTINCT *) FROM t", "SQL100", "COUNT(DISTINCT *)"),
     ("SELECT k FROM t ORDER BY s COLLATE nocase LIMIT 1", "SQL100", "COLLATE"),
     ("SELECT s COLLATE nocase AS c, COUNT(*) FROM t GROUP BY 1", "SQL100", "COLLATE"),

@@ -22,7 +22,7 @@ def title_of(state: StateSchema) -> str:
     keys = [field_meaning(f, meanings) for f in state.tables[0].key]
     values = [key[len(_DISTINCT) : -1] for key in keys if key.startswith(_DISTINCT)]
     if values:
-        return f"distinct {', '.join(values)}"
+        return f"DISTINCT {', '.join(values)}"
     what, by, named = title.partition(" by ")
     keys = [key for key in keys if not key.startswith("grouping(")]
     if by and keys == [NO_KEY]:
