@@ -96,6 +96,7 @@ class Topics:
                 "bootstrap.servers": self.bootstrap,
                 "group.id": f"test-{uuid.uuid4()}",
                 "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",  # where records were deleted
                 "isolation.level": level,
                 "enable.partition.eof": True,
                 "fetch.message.max.bytes": 32 << 20,
