@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -56,7 +57,7 @@ def formats(registry: SchemaRegistry, tmp_path: Path) -> Mapping[str, Mapping[st
     }
 
 
-def _options(format_: Mapping[str, str]) -> dict[str, str]:
+def _options(format_: Mapping[str, str]) -> dict[str, Any]:
     """As `new_job` takes them."""
     return {name.replace("-", "__").replace(".", "_"): value for name, value in format_.items()}
 
