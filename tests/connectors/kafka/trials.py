@@ -33,7 +33,7 @@ PARTITIONS = 3
 #: The command, which shows where it is when it is sent SIGUSR1.
 COMMAND = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); from sqlstream.__main__ import main; main()"
 #: How long a driver may need for what it must do, s: machines that test are slow.
-PATIENCE_S = 120.0
+PATIENCE_S = 400.0
 
 
 class Producing:
