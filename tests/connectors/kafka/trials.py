@@ -37,10 +37,13 @@ PATIENCE_S = 400.0
 
 
 class Producing:
-    """Writes rows until it is stopped: each partition in order of time, at its own speed, whatever the broker does."""
+    """Writes rows until it is stopped, fewer than `most` in a tenth of a second, whatever the broker does.
 
-    def __init__(self, places: Places, seed: int) -> None:
-        self._places, self._rng = places, random.Random(seed)
+    Those of a partition are in order of time, and each partition has a speed of its own.
+    """
+
+    def __init__(self, places: Places, seed: int, most: int) -> None:
+        self._places, self._rng, self._most = places, random.Random(seed), most
         self.sent: dict[str, list[bytes]] = {"t": [], "u": []}
         self.failed: list[str] = []
         self._clocks = {(table, n): 0 for table in self.sent for n in range(PARTITIONS)}
@@ -65,7 +68,7 @@ class Producing:
             }
         )
         while not self._stop.wait(0.1):
-            for _ in range(self._rng.randrange(12)):
+            for _ in range(self._rng.randrange(self._most)):
                 self._one(producer)
             producer.poll(0)
         if producer.flush(PATIENCE_S):
@@ -208,7 +211,7 @@ class Trial:
             self.places.topics.create(PARTITIONS, name=self.places.topic(table))
         self.places.create(self.outs, PARTITIONS)
         self._write(self.outs)
-        producing = Producing(self.places, self.rng.randrange(1 << 32))
+        producing = Producing(self.places, self.rng.randrange(1 << 32), 5 if self.spark else 12)
         edits = dict(zip(sorted(self.rng.sample(range(kills), min(3, kills))), ADDED, strict=False))
         try:
             driver = self._start()
@@ -308,7 +311,7 @@ class Trial:
         self.kills["driver"] += 1
 
     def _finish(self, producing: Producing) -> None:
-        driver = self._start("--drain")
+        driver = self._start("--drain", "--max-rows-per-epoch", "20000")
         code = driver.end(None)
         assert code == 0, f"exit code {code}: {driver.said[-3000:]}"
         rows = {}
