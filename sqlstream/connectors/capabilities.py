@@ -129,6 +129,16 @@ class Checked(Protocol):
 
 
 @runtime_checkable
+class OftenCommitted(Protocol):
+    """A sink that can tell whether ten epochs per second are too many for it, or for its readers."""
+
+    @property
+    def may_be_committed_often(self) -> bool:
+        """Whether a commit leaves nothing but its rows (no file per epoch), and keeps no reader out."""
+        ...
+
+
+@runtime_checkable
 class TakingOver(Protocol):
     """A sink that can commit what another one prepared (with a former password …)."""
 

@@ -381,6 +381,7 @@ class JobOptions:
     restart: RestartOptions | None = None
     drain: bool = False
     failing_rows: str | None = None
+    epoch_interval_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

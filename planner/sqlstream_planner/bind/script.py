@@ -367,6 +367,7 @@ class _ScriptBinder:
             restart=self._restart(text("restart-strategy.type")),
             drain=text("execution.end-of-input") == "drain",
             failing_rows=text("execution.failing-rows"),
+            epoch_interval_us=number("execution.checkpointing.interval"),
         )
 
     def _restart(self, strategy: str | None) -> RestartOptions | None:

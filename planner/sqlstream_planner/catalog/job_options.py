@@ -135,7 +135,13 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         default="suspend",
         choices=("suspend", "drain"),
     ),
-    OptionDef("execution.checkpointing.interval", _D, "accepted: every epoch is a checkpoint"),
+    OptionDef(
+        "execution.checkpointing.interval",
+        _D,
+        "time from the start of an epoch to that of the next one where input only trickles in: every epoch is a checkpoint; "
+        "by default 100 to 500 ms",
+        minimum=1,
+    ),
     OptionDef(
         "table.local-time-zone",
         ValueKind.ZONE,

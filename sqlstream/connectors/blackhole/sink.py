@@ -18,6 +18,11 @@ class Blackhole:
         """Count the rows, or how often they come or go."""
         return SinkPart(count_changes(table))
 
+    @property
+    def may_be_committed_often(self) -> bool:
+        """Nothing is kept."""
+        return True
+
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 

@@ -104,6 +104,11 @@ class DuckTable(DatabaseTable):
                 )
 
     @property
+    def may_be_committed_often(self) -> bool:
+        """Others can open the file only between two transactions."""
+        return False
+
+    @property
     def location(self) -> str:
         """The table and its file."""
         return f"table {self._name} in '{self._path}'"

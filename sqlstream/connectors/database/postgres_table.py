@@ -62,6 +62,11 @@ class PostgresTable(DatabaseTable):
         self._spill: RunFolder | None = None
 
     @property
+    def may_be_committed_often(self) -> bool:
+        """A server takes hundreds of transactions per second, beside its readers."""
+        return True
+
+    @property
     def location(self) -> str:
         """The table and its database."""
         return self._connection.location

@@ -50,6 +50,11 @@ class ExactlyOnceSink:
         self._prepared: int | None = None
         self._edit: TargetEdit | None = None
 
+    @property
+    def may_be_committed_often(self) -> bool:
+        """As its target says."""
+        return self._target.may_be_committed_often
+
     # ------------------------------------------------------------------------------------- the epoch's steps
 
     def check(self, *, previous: int) -> None:

@@ -87,6 +87,11 @@ class Target(Protocol):
         """Whether rows of others in it would make the result wrong, so that it must be empty at first."""
         ...
 
+    @property
+    def may_be_committed_often(self) -> bool:
+        """Whether several transactions per second keep none of its readers out and leave nothing but rows."""
+        ...
+
     def open(self, *, create: bool) -> bool:
         """Connect and begin a transaction; False if there is nothing to connect to and `create` is not asked for."""
         ...

@@ -65,6 +65,11 @@ class Topic:
         """Whether records of others would make another answer of it."""
         return self._spec.changelog == "retract" or self._spec.connector == "upsert-kafka"
 
+    @property
+    def may_be_committed_often(self) -> bool:
+        """A transaction leaves a marker per partition."""
+        return True
+
     # ------------------------------------------------------------------------------------ transactions
 
     def open(self, *, create: bool) -> bool:

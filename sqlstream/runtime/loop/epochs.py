@@ -19,6 +19,7 @@ from sqlstream.runtime.loop.committed_sinks import note_committed
 from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.epoch_jobs import outcome_of
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.interval import EpochInterval
 from sqlstream.runtime.loop.manifests import Manifests
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, same_input
@@ -98,6 +99,12 @@ class EpochLoop:
             wall_clock=wall_clock,
             tell=tell,
         )
+        self._interval = EpochInterval(
+            settings.interval_s,
+            settings.poll_s,
+            program.sinks.values(),
+            state_is_local=journal.store.is_local,
+        )
         self._outputs = Outputs(program, journal.store, tell)
         self._done = totals if totals is not None else Totals()
         self._manifests = Manifests(program, settings, self._state, self._planner, run, journal)
@@ -168,7 +175,8 @@ class EpochLoop:
                 self._begun(plan)
                 report = self._attempt(plan, planning=self._clock() - begun)
                 if report is not None and self._planner.caught_up(report):
-                    self._stop.wait(self._settings.poll_s - (self._clock() - begun))
+                    took = self._clock() - begun
+                    self._stop.wait(self._interval.after(took) - took)
             elif self._planner.ended(ready):
                 return "exhausted" if self._done.epochs else "nothing new"
             else:

@@ -22,7 +22,8 @@ class LoopSettings:
     """How the loop runs a program: shards, limits, and the directories that tasks need.
 
     `tasks` says how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
-    wait when nothing is new, and between epochs that read little. `letters` is how many dead letters there may be.
+    wait when nothing is new, and at most between epochs that read little; `interval_s` is what the user wants there.
+    `letters` is how many dead letters there may be.
     `max_epochs` ends the run early, for tests. `drain`: at the end of what the sources have, their watermarks go to the end,
     so that all that is open closes; without it windows stay open for the next run.
     """
@@ -33,6 +34,7 @@ class LoopSettings:
     admission: Admission = field(default_factory=Admission)
     tasks: Callable[[], int] = lambda: 4
     poll_s: float = POLL_S
+    interval_s: float | None = None
     max_epochs: int | None = None
     letters: DeadLetterBudget = field(default_factory=DeadLetterBudget)
     drain: bool = False

@@ -218,6 +218,7 @@ def _loop(run: Attempts, program: Program, decided: EditPlan, caches: _Caches) -
         local_dir=str(caches.folder),
         admission=admission_of(request.plan, request.max_rows_per_epoch),
         tasks=lambda: max(runner.known_parallelism or caches.shards, 1),
+        interval_s=None if options.epoch_interval_us is None else options.epoch_interval_us / 1e6,
         max_epochs=request.max_epochs,
         letters=DeadLetterBudget(options.max_dead_letters, options.max_dead_letter_share),
         drain=request.drain or options.drain,

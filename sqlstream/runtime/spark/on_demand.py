@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +17,14 @@ from sqlstream.runtime.spark.masters import check_answers, check_master, cores, 
 from sqlstream.runtime.spark.session import begin
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.local_runner import run_here
-from sqlstream.runtime.tasks.small import BEFORE_SPARK_ROWS, is_done_before_spark, is_small, rows_read
+from sqlstream.runtime.tasks.paces import Paces
+from sqlstream.runtime.tasks.small import (
+    BEFORE_SPARK_ROWS,
+    is_done_before_spark,
+    is_small,
+    is_sooner_here,
+    rows_read,
+)
 from sqlstream_planner.diagnostics import SqlstreamError
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ class SparkOnDemand:
         *,
         on_start: Callable[[], None] = lambda: None,
         on_wait: Callable[[str], None] = lambda text: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_master(master)
         self._master = master
@@ -52,6 +61,8 @@ class SparkOnDemand:
         self._may_run_here = is_local(master) and not any(name.startswith(_OF_WORKERS) for name in self._conf)
         self._rows_before_spark = BEFORE_SPARK_ROWS
         self._runner: SparkJobRunner | None = None
+        self._paces = Paces()
+        self._clock = clock
 
     @property
     def parallelism(self) -> int:
@@ -76,22 +87,32 @@ class SparkOnDemand:
 
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch, here or on Spark; see `JobRunner`."""
-        if not self._runs_here(job):
-            runner = self._started()
+        here = self._runs_here(job)
+        rows = rows_read(job) if job.plan.reads else 0
+        runner = None if here else self._started()
+        begun = self._clock()
+        if runner is None:
+            if self._runner is None:
+                self._rows_before_spark -= rows
+            outcome = run_here(job)
+        else:
             try:
-                return runner.run(job)
+                outcome = runner.run(job)
             except SqlstreamError:
                 if runner.is_lost:
                     self._give_up(runner)
                 raise
-        if self._runner is None and job.plan.reads:
-            self._rows_before_spark -= rows_read(job)
-        return run_here(job)
+        self._paces.note(rows, self._clock() - begun, here=here)
+        return outcome
 
     def _runs_here(self, job: EpochJob) -> bool:
         if not self._may_run_here:
             return False
-        return is_small(job) or (self._runner is None and is_done_before_spark(job, self._rows_before_spark))
+        return (
+            is_small(job)
+            or (self._runner is None and is_done_before_spark(job, self._rows_before_spark))
+            or is_sooner_here(job, self._paces, spark_runs=self._runner is not None)
+        )
 
     def close(self) -> None:
         """Stop Spark, if it was started here."""

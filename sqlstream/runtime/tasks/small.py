@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlstream.runtime.tasks.job import EpochJob
+from sqlstream.runtime.tasks.paces import Paces
 
 #: Epochs of at most so many rows (`execution.single-task-rows`) …
 SINGLE_TASK_ROWS = 1000
@@ -38,6 +39,18 @@ def is_done_before_spark(job: EpochJob, rows: int) -> bool:
         return is_small(job)
     most = rows if job.plan.reads else BEFORE_SPARK_ROWS
     return _is_within(job, most, _SPLITS_BEFORE_SPARK, _SHARDS_BEFORE_SPARK)
+
+
+def is_sooner_here(job: EpochJob, paces: Paces, *, spark_runs: bool) -> bool:
+    """Whether an epoch that reads rows is done in the driver before Spark would be done, by those that came before it.
+
+    Where `execution.single-task-rows` is set, that alone decides.
+    """
+    if job.program.options.single_task_rows is not None or not job.plan.reads:
+        return False
+    return _is_within(
+        job, BEFORE_SPARK_ROWS, _SPLITS_BEFORE_SPARK, _SHARDS_BEFORE_SPARK
+    ) and paces.is_sooner_here(rows_read(job), spark_runs=spark_runs)
 
 
 def rows_read(job: EpochJob) -> int:

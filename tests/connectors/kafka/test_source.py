@@ -196,7 +196,7 @@ def test_metadata_of_the_value_is_beside_that_of_the_record(topics: Topics, read
         (1, None, 3, None, "+I"),
         (2, None, 3, None, "+I"),
     ]
-    assert [bad.position["offset"] for bad in reading.bad] == [2]
+    assert [(bad.position or {})["offset"] for bad in reading.bad] == [2]
 
 
 def test_columns_of_the_key_are_those_of_the_value_where_both_have_them(topics: Topics, reads: Reads) -> None:

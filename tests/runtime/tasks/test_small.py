@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from sqlstream.planning import plan_file
 from sqlstream.runtime.tasks.job import EpochJob
-from sqlstream.runtime.tasks.small import BEFORE_SPARK_ROWS, is_done_before_spark, is_small, rows_read
+from sqlstream.runtime.tasks.paces import Paces
+from sqlstream.runtime.tasks.small import (
+    BEFORE_SPARK_ROWS,
+    is_done_before_spark,
+    is_small,
+    is_sooner_here,
+    rows_read,
+)
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
@@ -69,3 +76,28 @@ def test_what_is_done_before_spark_is_there() -> None:
 def test_rows_are_counted_or_guessed_from_bytes() -> None:
     assert rows_read(job(ROW, PlannedSplit({}, None, 257))) == 3
     assert rows_read(job(PlannedSplit({}, None, None))) == BEFORE_SPARK_ROWS + 1
+
+
+def test_what_is_sooner_here() -> None:
+    paces = Paces()
+    paces.note(8000, 0.05, here=True)
+    assert is_sooner_here(job(PlannedSplit({}, 8000, None)), paces, spark_runs=True)
+    assert is_sooner_here(job(*[PlannedSplit({}, 100, None)] * 64, shards=16), paces, spark_runs=True)
+    assert not is_sooner_here(job(PlannedSplit({}, 8000, None)), Paces(), spark_runs=True)
+    assert not is_sooner_here(job(PlannedSplit({}, 8000, None), most=9000), paces, spark_runs=True), (
+        "what was set decides alone"
+    )
+    assert not is_sooner_here(job(state=8000), paces, spark_runs=True), "it reads nothing"
+    assert not is_sooner_here(job(PlannedSplit({}, 100_001, None)), paces, spark_runs=True)
+    assert not is_sooner_here(job(PlannedSplit({}, None, None)), paces, spark_runs=True)
+    assert not is_sooner_here(job(ROW, state=1_000_001), paces, spark_runs=True)
+    assert not is_sooner_here(job(*[ROW] * 65), paces, spark_runs=True)
+
+
+def test_a_trickle_of_more_partitions_than_a_small_epoch_has_needs_no_spark() -> None:
+    """Of six partitions even epochs of a few rows went to Spark, once 100,000 rows had been read."""
+    few = job(*[PlannedSplit({}, 1, None)] * 6)
+    assert not is_small(few)
+    paces = Paces()
+    paces.note(6, 0.03, here=True)
+    assert is_sooner_here(few, paces, spark_runs=False)
