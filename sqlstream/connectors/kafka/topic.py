@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, TableEdits, Wording
+from sqlstream.connectors.kafka.bootstrap import check_reachable
 from sqlstream.connectors.kafka.client import producer_config
 from sqlstream.connectors.kafka.epoch_group import EpochGroup
 from sqlstream.connectors.kafka.failures import Failures
@@ -37,6 +38,7 @@ class Topic:
         self._record: Record | None = None
         self._committed: int | None = None
         self._job: str | None = None
+        self._was_reached = False
 
     @property
     def location(self) -> str:
@@ -78,8 +80,13 @@ class Topic:
         if self._job is None and (create or self._store.exists(NAME)):
             self._disconnect()
             self._job = identity(self._store)
+        if (
+            not self._was_reached
+        ):  # later the brokers may be away for a while, and the client is given the time
+            check_reachable(self._options.brokers)
         if self._group is None:
             self._connect()
+        self._was_reached = True
         self._partitions = self._connected()[0].partitions()
         return True
 

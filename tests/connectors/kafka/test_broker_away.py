@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ CREATE TABLE o (k INT) WITH ('connector' = 'kafka', 'topic' = 'written', 'format
   'properties.bootstrap.servers' = '{broker}');
 INSERT INTO o SELECT k FROM t;
 """
-#: Four attempts of ten seconds, and what a slow machine needs beside them.
-MOST_S = 150
+#: Four attempts that are refused at once, and what a slow machine needs beside them: with ten seconds each it took 73 s.
+MOST_S = 60
 
 
 def sqlstream(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
@@ -47,9 +46,7 @@ def test_a_run_begins_while_the_brokers_are_away(tmp_path: Path) -> None:
         (tmp_path / "in").mkdir()
         (tmp_path / "in/1.json").write_text("".join(json.dumps({"k": n}) + "\n" for n in range(5)))
         (tmp_path / "p.sql").write_text(SQL.format(broker=topics.bootstrap))
-        began = time.monotonic()
         done = sqlstream(tmp_path, "run")
-        assert time.monotonic() - began < MOST_S
         assert done.returncode == 5, done.stderr
         first, *rest = done.stderr.splitlines()
         assert first.startswith(f"error[ENV006]: topic written at {topics.bootstrap} can't be written: ")
