@@ -26,7 +26,9 @@ def is_small(job: EpochJob) -> bool:
     One that reads nothing (it closes windows, or carries out an edit of the query) may work through all of the state.
     """
     most = job.program.options.single_task_rows
-    return _is_within(job, SINGLE_TASK_ROWS if most is None else most, _SPLITS, _SHARDS)
+    if most is not None:  # a topic of six partitions is read here, too, if that is what was asked for
+        return _is_within(job, most, _SPLITS_BEFORE_SPARK, _SHARDS_BEFORE_SPARK)
+    return _is_within(job, SINGLE_TASK_ROWS, _SPLITS, _SHARDS)
 
 
 def is_done_before_spark(job: EpochJob, rows: int) -> bool:

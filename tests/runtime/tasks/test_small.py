@@ -56,6 +56,13 @@ def test_what_a_small_epoch_is() -> None:
     assert not is_small(job(ROW, most=0))
 
 
+def test_where_rows_are_set_more_splits_and_shards_are_small() -> None:
+    assert is_small(job(*[ROW] * 6, most=1000))
+    assert is_small(job(ROW, shards=16, most=1000))
+    assert not is_small(job(*[ROW] * 65, most=1000))
+    assert not is_small(job(*[ROW] * 6, most=5))
+
+
 def test_what_is_done_before_spark_is_there() -> None:
     assert is_done_before_spark(job(PlannedSplit({}, 900, None), shards=16), 900)
     assert is_done_before_spark(job(*[ROW] * 64), 900)
