@@ -369,7 +369,7 @@ class ExactlyOnceSink:
         words = self._target.wording
         if self._job is None and is_lost(self._store):
             raise TargetError(
-                f"whose {words.noun} `{self._spec.name}` is can't be told",
+                f"the owner of the {words.noun} `{self._spec.name}` is not known",
                 (
                     f"{self._target.location} has rows up to epoch {record.epoch} of a state directory",
                     f"{self._store.path(NAME)}, the name of this one, is missing",

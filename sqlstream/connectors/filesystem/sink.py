@@ -282,7 +282,7 @@ class FileSink:
         owner = self._owner()
         if owner is not None and not self._store.exists(NAME) and self._store.exists(self._mark):
             raise TargetError(
-                f"whose the directory of `{self._name}` is can't be told",
+                f"the owner of the directory of `{self._name}` is not known",
                 (
                     f"{self._store.path(NAME)}, which says who this state directory is, is missing",
                     f"'{self._place}' is written with it",
@@ -353,7 +353,7 @@ class FileSink:
             return {"state": str(owner["state"]), "table": str(owner["table"])}
         except (ValueError, KeyError, TypeError):
             raise TargetError(
-                f"whose the directory of `{self._name}` is can't be read",
+                f"the owner of the directory of `{self._name}` can't be read",
                 (f"'{self._place}/{_OWNER}' is damaged",),
                 f"restore it; or {self._anew()}",
             ) from None

@@ -96,7 +96,7 @@ class Topic:
         if self._job is None:
             if is_lost(self._store):
                 raise TargetError(
-                    f"whose topic `{self._spec.name}` is can't be told",
+                    f"the owner of the topic `{self._spec.name}` is not known",
                     (f"{self._store.path(NAME)}, the name of this state directory, is missing",),
                     "restore that file from a copy of the state directory, or choose another 'topic'",
                 )
