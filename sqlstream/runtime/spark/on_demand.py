@@ -88,7 +88,7 @@ class SparkOnDemand:
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch, here or on Spark; see `JobRunner`."""
         here = self._runs_here(job)
-        rows = rows_read(job) if job.plan.reads else 0
+        rows = rows_read(job) if self._may_run_here and job.plan.reads else 0
         runner = None if here else self._started()
         begun = self._clock()
         if runner is None:

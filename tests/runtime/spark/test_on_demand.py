@@ -21,6 +21,7 @@ from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.spark import on_demand
 from sqlstream.runtime.spark.masters import _machine_cores, check_answers, check_master, cores
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.paces import Paces
 from sqlstream_planner.diagnostics import DiagnosticError
 
 NOWHERE = "spark://localhost:1"
@@ -120,8 +121,10 @@ def test_what_is_done_before_spark_would_be_there_needs_none(
     for number in range(3, 6):
         more(f"{number}.json")
     # Files of 900 bytes count as 4 rows, and with five shards no epoch is small; what was committed stays.
-    with pytest.raises(Started):
-        run(file, **given)
+    with monkeypatch.context() as unknown:
+        unknown.setattr(Paces, "is_sooner_here", lambda *_, **__: False)
+        with pytest.raises(Started):
+            run(file, **given)
     assert run(file, **{**given, "runner": InProcessRunner(2)}).rows_read == {"t": 100}
     more("6.json")
     for other in ({"conf": {"spark.executorEnv.A": "b"}}, {"master": "spark://a:7077"}):
@@ -130,6 +133,19 @@ def test_what_is_done_before_spark_would_be_there_needs_none(
     pipeline(tmp_path, settings=DISTRIBUTED)
     with pytest.raises(Started):
         run(file, **given)
+
+
+@pytest.mark.usefixtures("counted")
+def test_epochs_that_were_quick_here_go_on_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "BEFORE_SPARK_ROWS", 10)
+    file = pipeline(tmp_path)
+    for name in range(6):
+        (tmp_path / f"in/{name}.json").write_text('{"a": 1}\n' * 100)
+        os.utime(tmp_path / f"in/{name}.json", (1, 1))
+    done = run(file, master="local[2]", max_rows_per_epoch=100, parallelism=5)
+    assert (done.outcome, done.epochs, done.rows_read) == ("exhausted", 6, {"t": 600})
 
 
 GROUPS = """{settings}CREATE TABLE t (k STRING, v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
