@@ -1,6 +1,7 @@
 """Kills at random moments while rows come and the pipeline is rescaled and edited: each result is there once.
 
-A few in CI; SQLSTREAM_SEARCH=long takes other seeds each time, and SQLSTREAM_EXAMPLES says how many.
+A few in CI, in the driver's mode; SQLSTREAM_SEARCH=long takes Spark's, too, and other seeds each time, and
+SQLSTREAM_EXAMPLES says how many.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pytest
 from tests.connectors.kafka.trials import trial
 from tests.examples import is_long, seeds
 
-KILLS = 9 if is_long() else 4
+KILLS = 9 if is_long() else 2
 
 
 @pytest.mark.kill
@@ -22,6 +23,7 @@ def test_a_trial_in_the_driver(tmp_path: Path, seed: int) -> None:
     trial(tmp_path, seed, spark=False, kills=KILLS)
 
 
+@pytest.mark.skipif(not is_long(), reason="takes five minutes and more: in the long searches (make search)")
 @pytest.mark.kill
 @pytest.mark.spark
 @pytest.mark.search
