@@ -26,6 +26,19 @@ from tests.connectors.kafka.broker import new_broker
 ROUNDS = 3
 
 
+def bid(number: int) -> bytes:
+    """A record of about 160 bytes of JSON."""
+    value = {
+        "auction": number % 1000,
+        "bidder": number % 7777,
+        "price": number * 13 % 100_000,
+        "channel": f"channel-{number % 50}",
+        "url": f"https://www.nexmark.com/item.htm?query={number}",
+        "ts": f"2024-01-01 00:00:{number // 1000 % 60:02d}.{number % 1000:03d}",
+    }
+    return json.dumps(value).encode()
+
+
 def produce(bootstrap: str, topic: str, records: int) -> None:
     producer = Producer(
         {
@@ -36,15 +49,7 @@ def produce(bootstrap: str, topic: str, records: int) -> None:
         }
     )
     for n in range(records):
-        value = {
-            "auction": n % 1000,
-            "bidder": n % 7777,
-            "price": n * 13 % 100_000,
-            "channel": f"channel-{n % 50}",
-            "url": f"https://www.nexmark.com/item.htm?query={n}",
-            "ts": f"2024-01-01 00:00:{n // 1000 % 60:02d}.{n % 1000:03d}",
-        }
-        producer.produce(topic, json.dumps(value), key=str(n % 1000))
+        producer.produce(topic, bid(n), key=str(n % 1000))
         if n % 1000 == 0:
             producer.poll(0)
     producer.flush()

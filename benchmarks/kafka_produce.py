@@ -5,7 +5,6 @@ python benchmarks/kafka_produce.py [records] [host:port]      without an address
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import uuid
@@ -22,6 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.kafka_consume import bid
 from sqlstream.connectors.kafka.failures import Failures
 from sqlstream.connectors.kafka.producing import Producing
 from sqlstream.connectors.kafka.records import Records
@@ -50,19 +50,7 @@ def created(bootstrap: str) -> str:
 
 def bids(count: int) -> Records:
     """Records of about 160 bytes of JSON, with a key."""
-    values = [
-        json.dumps(
-            {
-                "auction": n % 1000,
-                "bidder": n % 7777,
-                "price": n * 13 % 100_000,
-                "channel": f"channel-{n % 50}",
-                "url": f"https://www.nexmark.com/item.htm?query={n}",
-                "ts": f"2024-01-01 00:00:{n // 1000 % 60:02d}.{n % 1000:03d}",
-            }
-        ).encode()
-        for n in range(count)
-    ]
+    values = [bid(n) for n in range(count)]
     keys = [str(n % 1000).encode() for n in range(count)]
     return Records(pa.array(values, pa.large_binary()), pa.array(keys, pa.large_binary()))
 

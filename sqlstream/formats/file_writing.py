@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from sqlstream.storage.run_folder import RunFolder
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, MachineError, machine_trouble
 from sqlstream_operators.plan.spec import Column
@@ -24,6 +25,14 @@ Write = Callable[[fs.FileSystem, str, pa.Table, Sequence[Column], Mapping[str, s
 def writer_session() -> DuckSession:
     """The connection of this process for writing; the fragments' own may be in use."""
     return DuckSession()
+
+
+def as_declared(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """The rows with the Arrow types of a sink's columns. Raises DataError for a row that does not fit them."""
+    try:
+        return table.cast(pa.schema([pa.field(column.name, to_arrow(column.type)) for column in columns]))
+    except pa.ArrowException as error:
+        raise DataError(f"a row does not fit the sink's columns: {error}") from error
 
 
 def write_lines(

@@ -129,11 +129,7 @@ def _check_keys(run: Run, spec: SinkSpec, changes: str) -> None:
     for name in spec.primary_key:
         found = run(f"SELECT {row} FROM {changes} WHERE {quote_identifier(name)} IS NULL LIMIT 1")
         if found:
-            raise RefusedRowError(
-                f"table {spec.name}: a row has NULL in {name}, which belongs to the PRIMARY KEY: "
-                f"{shown(columns, found[0])}",
-                f"leave such rows out (WHERE {name} IS NOT NULL), or choose another key",
-            )
+            raise without_key(spec, name, f": {shown(columns, found[0])}")
     texts = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in spec.primary_key)
     several = run(f"SELECT {texts} FROM {changes} WHERE {_SEVERAL} LIMIT 1")
     if several:
@@ -142,6 +138,14 @@ def _check_keys(run: Run, spec: SinkSpec, changes: str) -> None:
             "the query must give one row for each key: GROUP BY it, or keep one row with "
             f"ROW_NUMBER() OVER (PARTITION BY {', '.join(spec.primary_key)} ORDER BY …) = 1",
         )
+
+
+def without_key(spec: SinkSpec, column: str, row: str = "") -> RefusedRowError:
+    """The error for a row with NULL in a column of the key; `row` is added to the message."""
+    return RefusedRowError(
+        f"table {spec.name}: a row has NULL in {column}, which belongs to the PRIMARY KEY{row}",
+        f"leave such rows out (WHERE {column} IS NOT NULL), or choose another key",
+    )
 
 
 def shown(names: Sequence[str], values: Sequence[object]) -> str:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.api import ConnectorContext
+from sqlstream.connectors.database.changes import without_key
 from sqlstream.connectors.exactly_once.staged import StagingWriter
-from sqlstream_operators.errors import RefusedRowError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
 
 
@@ -24,7 +24,4 @@ class KeyedWriter(StagingWriter):
             return
         for name in self._spec.primary_key:
             if table.column(name).null_count:
-                raise RefusedRowError(
-                    f"table {self._spec.name}: a row has NULL in {name}, which belongs to the PRIMARY KEY",
-                    f"leave such rows out (WHERE {name} IS NOT NULL), or choose another key",
-                )
+                raise without_key(self._spec, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlstream.connectors.filesystem.patterns import wrong_path_pattern
+from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR
 from sqlstream.connectors.options import bad_option, duration_us, flag
 from sqlstream.formats.csv.shape import CsvShape
 from sqlstream.formats.files import FileFormat
@@ -53,15 +53,11 @@ class FileOptions:
         format_ = options.get("format", "").lower()
         if format_ not in FORMATS:
             raise bad_option("format", options.get("format", ""), f"one of {', '.join(FORMATS)}")
-        if not options.get("path"):
-            raise bad_option("path", options.get("path", ""), "a file, a directory, a glob or a URI")
-        for option in REGISTERED[format_].descriptor.options:
-            accepted = option.refuse(options[option.name]) if option.name in options else None
+        for option in DESCRIPTOR.concerned(options):
+            text = options.get(option.name, "" if option.required else None)
+            accepted = None if text is None else option.refuse(text)
             if accepted is not None:
-                raise bad_option(option.name, options[option.name], accepted)
-        wrong = wrong_path_pattern(options.get("source.path.regex-pattern"))
-        if wrong is not None:
-            raise bad_option("source.path.regex-pattern", options["source.path.regex-pattern"], wrong)
+                raise bad_option(option.name, text or "", accepted)
         interval = duration_us(options, "source.monitor-interval")
         settle = duration_us(options, "source.settle-time")
         header = options.get("csv.header")

@@ -80,13 +80,12 @@ class Topic:
         if self._job is None and (create or self._store.exists(NAME)):
             self._disconnect()
             self._job = identity(self._store)
-        if (
-            not self._was_reached
-        ):  # later the brokers may be away for a while, and the client is given the time
+        if not self._was_reached:
+            # Once they were there they may be away for a while, and the client is given the time.
             check_reachable(self._options.brokers)
+            self._was_reached = True
         if self._group is None:
             self._connect()
-        self._was_reached = True
         self._partitions = self._connected()[0].partitions()
         return True
 

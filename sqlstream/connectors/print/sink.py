@@ -39,11 +39,6 @@ class PrintSink:
         self._stream: Callable[[], TextIO] = _stream(stream, flag(spec.options, "standard-error"))
         self._duck: DuckSession | None = None
 
-    @property
-    def may_be_committed_often(self) -> bool:
-        """A header per epoch is for people, who read no ten of them per second."""
-        return False
-
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 

@@ -33,8 +33,8 @@ from sqlstream.formats.avro.records import Decoded, decode, table_of, whole
 from sqlstream.formats.avro.resolve import record_decoder
 from sqlstream.formats.avro.schema import SchemaError, to_json
 from sqlstream.formats.file_parts import RAW_BYTES, BadText, FilePart, FileShape, FileTable
+from sqlstream.formats.file_writing import as_declared
 from sqlstream.formats.scratch import Scratch
-from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.schema import Column
@@ -213,10 +213,7 @@ def write(
         encode = record_encoder(tuple(columns), schema)
     except SchemaError as error:
         raise not_of_schema("avro", error) from None
-    try:
-        table = table.cast(pa.schema([pa.field(c.name, to_arrow(c.type)) for c in columns]))
-    except pa.ArrowException as error:
-        raise DataError(f"a row does not fit the sink's columns: {error}") from error
+    table = as_declared(table, columns)
     name = options.get("avro.codec", "snappy").strip().lower()
     codec = codec_of(name)
     if codec is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sqlstream_operators.codec import rows
+
 #: The longest number, in bytes.
 _LONGEST = 10
 
@@ -34,10 +36,4 @@ def long_bytes(value: int) -> bytes:
     >>> [long(long_bytes(n), 0)[0] for n in (0, -1, 64, -(2**63))]
     [0, -1, 64, -9223372036854775808]
     """
-    rest = (value << 1) ^ (value >> 63)
-    found = bytearray()
-    while rest >= 0x80:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    return rows.varint((value << 1) ^ (value >> 63))

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from sqlstream.formats.file_parts import RAW_BYTES, BadText, FilePart, FileShape, FileTable, match_names
+from sqlstream.formats.file_writing import as_declared
 from sqlstream.formats.scratch import Scratch
 from sqlstream.formats.values import cast_from, file_list
-from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.spec import Column
@@ -201,11 +201,7 @@ def write(
     options: Mapping[str, str],
 ) -> None:
     """HUGEINT, which Parquet does not have, becomes DECIMAL(38, 0); UUID and JSON become strings."""
-    schema = pa.schema([pa.field(c.name, to_arrow(c.type)) for c in columns])
-    try:
-        table = table.cast(schema)
-    except pa.ArrowException as error:
-        raise DataError(f"a row does not fit the sink's columns: {error}") from error
+    table = as_declared(table, columns)
     codec = options.get("parquet.compression", "snappy").lower()
     pq.write_table(
         table, path, filesystem=filesystem, compression="none" if codec == "uncompressed" else codec

@@ -50,7 +50,6 @@ class SparkOnDemand:
         *,
         on_start: Callable[[], None] = lambda: None,
         on_wait: Callable[[str], None] = lambda text: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_master(master)
         self._master = master
@@ -62,7 +61,6 @@ class SparkOnDemand:
         self._rows_before_spark = BEFORE_SPARK_ROWS
         self._runner: SparkJobRunner | None = None
         self._paces = Paces()
-        self._clock = clock
 
     @property
     def parallelism(self) -> int:
@@ -90,7 +88,7 @@ class SparkOnDemand:
         here = self._runs_here(job)
         rows = rows_read(job) if self._may_run_here and job.plan.reads else 0
         runner = None if here else self._started()
-        begun = self._clock()
+        begun = time.monotonic()
         if runner is None:
             if self._runner is None:
                 self._rows_before_spark -= rows
@@ -102,7 +100,7 @@ class SparkOnDemand:
                 if runner.is_lost:
                     self._give_up(runner)
                 raise
-        self._paces.note(rows, self._clock() - begun, here=here)
+        self._paces.note(rows, time.monotonic() - begun, here=here)
         return outcome
 
     def _runs_here(self, job: EpochJob) -> bool:
