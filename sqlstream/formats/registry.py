@@ -85,7 +85,8 @@ class Formats:
                 role for role, part in there if part is not None and role in format_.descriptor.roles
             )
             if roles:
-                found.append(replace(format_.descriptor, roles=roles))
+                options = tuple(o for o in format_.descriptor.options if not o.only_files)
+                found.append(replace(format_.descriptor, roles=roles, options=options))
         return tuple(found)
 
     @property

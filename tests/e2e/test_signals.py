@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.runtime.loop.stop import SAME_SIGNAL_S
 from tests.conftest import Sqlstream
 from tests.e2e.killing import ROOT
 
@@ -130,7 +131,7 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path, number: signal.Sig
     while process.stdout.readline() != "asleep\n":
         assert process.poll() is None
     os.killpg(process.pid, number)
-    time.sleep(0.8)
+    time.sleep(4 * SAME_SIGNAL_S)  # the process may hear of the first one late
     assert process.poll() is None, "the first signal waits for the epoch"
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=20)

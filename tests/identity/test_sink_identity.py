@@ -195,6 +195,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     }
     assert harmless == {
         "auto-compaction",
+        "avro.codec",
         *(f"{prefix}json.fail-on-missing-field" for prefix in ("", "key.", "value.")),
         "parquet.compression",
         "partition.time-extractor.timestamp-formatter",

@@ -57,7 +57,8 @@ class OptionDef:
     elsewhere or in another way; only what can't may say so, and a sink goes on when it changes. `secret`: nobody may see
     the value. `paces`: it says when rows come, so a run that only wants the result leaves it out. `ends`: it gives a
     source an end that else has none. `refuse` says what to write in place of a value that the kind allows and that can't be
-    used, `refuse_written` why a table that is written can't have a value; None: nothing is wrong.
+    used, `refuse_written` why a table that is written can't have a value; None: nothing is wrong. `only_files`: an option of
+    a format that means something where it is in files, not where its records come one by one.
     """
 
     name: str
@@ -74,6 +75,7 @@ class OptionDef:
     secret: bool = False
     paces: bool = False
     ends: bool = False
+    only_files: bool = False
     refuse: Callable[[str], str | None] = lambda text: None
     refuse_written: Callable[[str], str | None] = lambda text: None
 

@@ -37,6 +37,7 @@ AVRO = FormatDescriptor(
             choices=("null", "deflate", "snappy", "zstandard", "bzip2", "xz"),
             roles=(Role.SINK,),
             changes_output=False,
+            only_files=True,
         ),
     ),
     not_written=NOT_AVRO,

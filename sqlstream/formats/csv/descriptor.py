@@ -48,6 +48,7 @@ CSV = FormatDescriptor(
             "csv.header",
             ValueKind.BOOLEAN,
             "whether the first line has the columns' names; found out if not set (ours)",
+            only_files=True,
         ),
     ),
     lookup=_lookup,

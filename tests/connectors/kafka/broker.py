@@ -163,8 +163,9 @@ def new_broker(settings: Mapping[str, str] | None = None) -> Broker:
     path = folder / "broker.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    given = (f"--cluster-id={cluster}", "-c", str(path))  # as one word: it may begin with -
     made = subprocess.run(
-        [java_, *_JVM, "-cp", jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(path)],
+        [java_, *_JVM, "-cp", jars, "kafka.tools.StorageTool", "format", *given],
         capture_output=True,
         text=True,
     )

@@ -43,6 +43,19 @@ def test_with_what_it_needs_it_is_fine() -> None:
     plan_file(_TABLE.format(key="raw", value="avro-confluent", more=more), file="p.sql")
 
 
+@pytest.mark.parametrize("option", ["avro.codec", "csv.header"])
+def test_options_of_files_are_none_of_records(option: str) -> None:
+    name, _ = option.split(".")
+    text = _TABLE.format(key="raw", value=name, more=f", 'value.{option}' = 'true'")
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(text, file="p.sql")
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.message) == (
+        "OPT002",
+        f"the connector 'upsert-kafka' has no option `value.{option}`",
+    )
+
+
 _TOLD = """CREATE TABLE t (id INT, x STRING METADATA FROM '{key}' VIRTUAL) WITH (
   'connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'localhost:1', {format}
 );
