@@ -45,7 +45,8 @@ class Split:
 
     Splits of an epoch are in source order: reading them one after the other gives the rows in the order in
     which the source has them, whatever the cutting. `rows` is exact or None, `bytes` an estimate. `lane` is which part of
-    the source goes through event time by itself (of Kafka "topic/partition"): a split is of one lane; most sources are one.
+    the source goes through event time by itself (of Kafka "topic/partition"): a split that a source plans is of one lane;
+    most sources are one. `parts`: of a connector that combines splits it is these, one after the other, without a payload.
     """
 
     source: str
@@ -53,6 +54,26 @@ class Split:
     rows: int | None = None
     bytes: int | None = None
     lane: str = ""
+    parts: tuple[Split, ...] = ()
+
+    @classmethod
+    def combined(cls, parts: Sequence[Split]) -> Split:
+        """Neighbouring splits of one source as one; a single one as it is."""
+        if len(parts) == 1:
+            return parts[0]
+        rows, sizes = [part.rows for part in parts], [part.bytes for part in parts]
+        return cls(
+            parts[0].source,
+            {},
+            None if None in rows else sum(filter(None, rows)),
+            None if None in sizes else sum(filter(None, sizes)),
+            parts=tuple(parts),
+        )
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The lanes of its rows: with parts, that of each part."""
+        return tuple(part.lane for part in self.parts) or (self.lane,)
 
 
 @dataclass(frozen=True, slots=True)

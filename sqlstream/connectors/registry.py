@@ -47,7 +47,8 @@ class Connector:
 
     `source` and `sink` are factories (a SourceFactory, a SinkFactory, or a class whose instance is one). `batch_input`
     says which files of a source DuckDB can read by itself in a golden run; None: all goes through the connector.
-    `dimension` makes tables for lookup joins. `tasks` are modules that factories import when a task needs them.
+    `dimension` makes tables for lookup joins. `tasks` are modules that factories import when a task needs them. `combines`:
+    its readers read several splits at once (`Split.parts`).
     """
 
     descriptor: ConnectorDescriptor
@@ -56,6 +57,7 @@ class Connector:
     batch_input: str | BatchInput | None = None
     dimension: str | DimensionFactory | None = None
     tasks: tuple[str, ...] = ()
+    combines: bool = False
 
 
 class Registry:
@@ -137,6 +139,10 @@ class Registry:
         """The task's half of a source for a split with unreadable rows."""
         return self.source_factory(spec.connector).lenient_reader(spec, base_dir)
 
+    def combines(self, connector: str) -> bool:
+        """Whether the readers of a connector read several splits at once."""
+        return self._by_name[connector].combines
+
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half of a sink."""
         return self.sink_factory(spec.connector).writer(spec, context)
@@ -191,12 +197,14 @@ REGISTERED = Registry(
         source="kafka.factory:KafkaSourceFactory",
         sink="kafka.sink:KafkaSinkFactory",
         tasks=("kafka.reader",),
+        combines=True,
     ),
     Connector(
         UPSERT_KAFKA,
         source="upsert_kafka.factory:UpsertKafkaSourceFactory",
         sink="upsert_kafka.sink:UpsertKafkaSinkFactory",
         tasks=("kafka.reader",),
+        combines=True,
     ),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(

@@ -68,6 +68,19 @@ class SplitReader(Protocol):
         """Make only the readable rows queryable as `relation` and return the others."""
 
 
+#: By this column of an opened split that is several lanes a reader says of which of them a row is: a number in `lanes`.
+LANE_COLUMN = "$lane"
+
+
+@runtime_checkable
+class OfLanes(Protocol):
+    """A split that says of which lanes its rows are; of several, its reader gives LANE_COLUMN."""
+
+    @property
+    def lanes(self) -> Sequence[str]:
+        """The lanes in the order of the rows; "" is that of a source of one lane."""
+
+
 @runtime_checkable
 class Dividing(Protocol):
     """A reader that can say where in its data rows are, so that a row that can't be computed with is found."""

@@ -36,8 +36,8 @@ class Report:
     """One task's figures for one epoch.
 
     task: its name, unique in the epoch. rows, bytes: read from the source, or arrived on the level's edges
-    (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. watermark:
-    the greatest watermark expression in the split, µs. ahead: rows that are too far ahead of the clock to count for it.
+    (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. lanes: the greatest
+    watermark expression in the split, µs, by lane. ahead: rows that are too far ahead of the clock to count for it.
     late: late rows of each late step's operator. uncounted: by table and operator, its rows that were late or had no time.
     malformed: rows that could not be read. letters: the file of both. state: the new version of this shard, by state id.
     metrics: by operator step. timings: µs by phase (read, fragment, encode, state, close, write).
@@ -51,7 +51,7 @@ class Report:
     rows: int = 0
     read_bytes: int = 0
     shipped_bytes: int = 0
-    watermark: int | None = None
+    lanes: Mapping[str, int] = field(default_factory=dict)
     ahead: int = 0
     late: Mapping[str, int] = field(default_factory=dict)
     uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -61,6 +61,11 @@ class Report:
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     timings: Mapping[str, int] = field(default_factory=dict)
     letters: StagedDeadLetters | None = None
+
+    @property
+    def watermark(self) -> int | None:
+        """The greatest watermark expression in the split, µs; None: no row has one."""
+        return max(self.lanes.values(), default=None)
 
     def to_bytes(self) -> bytes:
         """The report as JSON, followed by its tables as Arrow IPC streams."""
@@ -75,7 +80,7 @@ class Report:
             "rows": self.rows,
             "read_bytes": self.read_bytes,
             "shipped_bytes": self.shipped_bytes,
-            "watermark": self.watermark,
+            "lanes": dict(self.lanes),
             "ahead": self.ahead,
             "late": dict(self.late),
             "uncounted": {table: dict(of) for table, of in self.uncounted.items()},

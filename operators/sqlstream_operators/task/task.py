@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from .dead_letters import DeadLetters
 from .dimensions import add_dimensions
 from .epoch import EpochContext, rocks_stores, watermarks_for
 from .failing_rows import ChosenRows, FailingRow, failing, said_of
-from .io import Dividing, SplitReader, Stores, Writers
+from .io import LANE_COLUMN, Dividing, OfLanes, SplitReader, Stores, Writers
 from .poisoned import place_of
 from .report import REPORT_EDGE, Report
 from .stage_run import StageRun, task_name
@@ -78,6 +78,7 @@ def run_source_task(
     source = next((spec for spec in plan.sources if spec.name == source_name), None)
     if source is None:
         raise InternalError(f"the plan has no source {source_name}")
+    lanes = _lanes_of(split)
     stages = [s for s in plan.stages if s.level == 0 and any(_reads(i, source_name) for i in s.inputs)]
     for stage in stages:
         if not all(
@@ -100,7 +101,7 @@ def run_source_task(
                 with task.timer.phase("read"):
                     queries = 1 + sum(readings(stage) for stage in stages)
                     reader.open_strict(duck, _SPLIT, split, queries=queries)
-                read = _run_source(task, source, stages, rows_of)
+                read = _run_source(task, source, lanes, stages, rows_of)
             except duckdb.OutOfMemoryException:
                 raise
             except (*DUCKDB_ERRORS, DataError):
@@ -112,7 +113,7 @@ def run_source_task(
                     bad = reader.open_lenient(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
-                read = _run_source(task, source, stages, rows_of)
+                read = _run_source(task, source, lanes, stages, rows_of)
             task.check_sinks(writers)
         except (*DUCKDB_ERRORS, DataError) as error:
             told = error if isinstance(error, DataError) else duck.error(error)
@@ -127,7 +128,7 @@ def run_source_task(
                 again = _WholeRows.of(duck, every, part, source_name, looked_up, lenient=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, kept, whole_rows=again)
                 some.open_lenient(duck, _SPLIT, part)
-                read = _run_source(task, source, stages, again)
+                read = _run_source(task, source, _lanes_of(part), stages, again)
                 task.check_sinks(writers)
                 return task, read
 
@@ -159,7 +160,7 @@ def run_source_task(
             duck.reset()
         messages = task.messages()
         yield from messages
-        yield from to_shards(plan, epoch, source_name, read.watermark, ordinal, getattr(split, "lane", ""))
+        yield from to_shards(plan, epoch, source_name, read.lanes, ordinal)
         yield task.report(
             messages,
             task.staged(writers),
@@ -167,7 +168,7 @@ def run_source_task(
             rows=read.rows + malformed,
             ahead=read.ahead,
             read_bytes=getattr(split, "bytes", None) or 0,
-            watermark=read.watermark,
+            lanes=read.lanes,
             malformed=malformed,
         )
 
@@ -284,25 +285,31 @@ class _WholeRows:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a split has: its greatest finite watermark expression (µs; None: there is none), and its rows.
+    """What a split has: its rows, and of each lane that has one the greatest finite watermark expression (µs).
 
-    Of them `far` have an event time that is too far away to be computed with, and `ahead` are too far ahead of the clock:
-    these have no part in the watermark.
+    Of the rows `far` have an event time that is too far away to be computed with, and `ahead` are too far ahead of the
+    clock: these have no part in the watermark.
     """
 
-    watermark: int | None
     rows: int
+    lanes: Mapping[str, int] = field(default_factory=dict)
     far: int = 0
     ahead: int = 0
 
 
-def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: _WholeRows | None) -> _Read:
+def _lanes_of(split: Any) -> Sequence[str]:
+    return split.lanes if isinstance(split, OfLanes) else ("",)
+
+
+def _run_source(
+    task: StageRun, source: SourceSpec, lanes: Sequence[str], stages: list[Stage], whole: _WholeRows | None
+) -> _Read:
     """Run the stages over the opened split.
 
     Rows whose event time is too far away to be computed with are dead letters, and no stage sees them.
     """
     with task.timer.phase("read"):
-        read = _figures(task.duck, source, _latest(source, task.epoch))
+        read = _figures(task.duck, source, _latest(source, task.epoch), lanes)
     where = ""
     if read.far and source.watermark is not None:
         outside = _far(source.watermark.time_sql)
@@ -316,11 +323,12 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: 
         where = f" WHERE NOT coalesce({outside}, FALSE)"
         if whole is not None:
             whole.where = where
+    columns_read = "*" if len(lanes) == 1 else f'* EXCLUDE ("{LANE_COLUMN}")'
     for stage in stages:
         relations = Relations(task.duck)
         for stage_input in stage.inputs:
             if isinstance(stage_input, SourceInput):
-                relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"{where}', ())
+                relations.add_sql(stage_input.name, f'SELECT {columns_read} FROM "{_SPLIT}"{where}', ())
         add_dimensions(relations, task.plan, stage, task.epoch)
         task.run(stage, relations)
     return read
@@ -339,31 +347,43 @@ def _far(time: str) -> str:
     return f"({time} IS NOT NULL AND NOT coalesce({near}, FALSE))"
 
 
-def _figures(duck: DuckSession, source: SourceSpec, most: int) -> _Read:
+def _figures(duck: DuckSession, source: SourceSpec, most: int, lanes: Sequence[str]) -> _Read:
     """What is read of the opened split; rows whose watermark is beyond `most` (µs) have no part in it."""
     mark = source.watermark
     if mark is None:
-        return _Read(None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py())
+        return _Read(duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py())
     near = f"BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
+    lane, by = ("0", "") if len(lanes) == 1 else (f'"{LANE_COLUMN}"', ' GROUP BY "__l"')
     if mark.rises_with is not None and mark.time_sql == quote_identifier(mark.rises_with):
         # The greatest time first, then the expression of it: a third of the cost of the expression of each row.
         time = mark.time_sql
         figures = duck.query(
-            f'SELECT CASE WHEN epoch_us({time}) {near} THEN epoch_us({mark.expression}) END AS "__w", "__n", '
+            f'SELECT "__l", CASE WHEN epoch_us({time}) {near} THEN epoch_us({mark.expression}) END AS "__w", "__n", '
             f'{time} IS NULL OR (epoch_us({time}) {near} AND epoch_us("__first") {near}) AS "__near" '
-            f'FROM (SELECT max({time}) AS {time}, min({time}) AS "__first", count(*) AS "__n" FROM "{_SPLIT}")'
-        )
-        watermark = figures.column("__w")[0].as_py()
-        if figures.column("__near")[0].as_py() and (watermark is None or watermark <= most):
-            return _Read(watermark, figures.column("__n")[0].as_py())
+            f'FROM (SELECT {lane} AS "__l", max({time}) AS {time}, min({time}) AS "__first", count(*) AS "__n" '
+            f'FROM "{_SPLIT}"{by})'
+        ).to_pylist()
+        if all(one["__near"] and (one["__w"] is None or one["__w"] <= most) for one in figures):
+            return _together(figures, lanes)
     figures = duck.query(
-        f'SELECT max("__w") FILTER ("__w" <= {most}) AS "__w", count(*) AS "__n", '
+        f'SELECT {"0 AS " if not by else ""}"__l", max("__w") FILTER ("__w" <= {most}) AS "__w", count(*) AS "__n", '
         f'count(*) FILTER ("__t") AS "__far", count(*) FILTER ("__w" > {most}) AS "__ahead" '
-        f'FROM (SELECT CASE WHEN isfinite("__m") THEN epoch_us("__m") END AS "__w", "__t" FROM ('
-        f'SELECT CASE WHEN epoch_us({mark.time_sql}) {near} THEN {mark.expression} END AS "__m", '
-        f'{_far(mark.time_sql)} AS "__t" FROM "{_SPLIT}"))'
-    )
-    return _Read(*(figures.column(name)[0].as_py() for name in ("__w", "__n", "__far", "__ahead")))
+        f'FROM (SELECT "__l", CASE WHEN isfinite("__m") THEN epoch_us("__m") END AS "__w", "__t" FROM ('
+        f'SELECT {lane} AS "__l", CASE WHEN epoch_us({mark.time_sql}) {near} THEN {mark.expression} END AS "__m", '
+        f'{_far(mark.time_sql)} AS "__t" FROM "{_SPLIT}")){by}'
+    ).to_pylist()
+    return _together(figures, lanes)
+
+
+def _together(figures: list[dict[str, Any]], lanes: Sequence[str]) -> _Read:
+    """The figures of a split, from those of each of its lanes."""
+    read: dict[str, int] = {}
+    for one in figures:
+        if one["__w"] is not None:
+            lane = lanes[one["__l"]]
+            read[lane] = max(one["__w"], read.get(lane, one["__w"]))
+    total = {name: sum(one.get(name, 0) for one in figures) for name in ("__n", "__far", "__ahead")}
+    return _Read(total["__n"], read, total["__far"], total["__ahead"])
 
 
 def run_shard_task(

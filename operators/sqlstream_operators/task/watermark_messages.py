@@ -25,20 +25,20 @@ def to_shards(
     plan: PhysicalPlan,
     epoch: EpochContext,
     source: str,
-    watermark: int | None,
+    read: Mapping[str, int],
     ordinal: int,
-    lane: str = "",
 ) -> Iterator[Message]:
-    """Tell all shards up to which watermark (µs; None: no row) a split of a lane was read, if that can close any window of
-    theirs.
-    """
+    """Tell all shards up to which watermarks (µs) the lanes of a split were read, if that can close any window of theirs."""
     marks = epoch.watermarks[source]
-    if watermark is None or marks.raised(WATERMARK_MAX if lane else watermark) == marks:
-        return
-    if all(source not in step.operator.watermark_sources for step in plan.operators):
+    raising = {
+        lane: watermark
+        for lane, watermark in read.items()
+        if marks.raised(WATERMARK_MAX if lane else watermark) != marks
+    }
+    if not raising or all(source not in step.operator.watermark_sources for step in plan.operators):
         return
     for shard in range(epoch.shards):
-        yield _message({source: {lane: watermark}}, shard, producer(0, ordinal))
+        yield _message({source: raising}, shard, producer(0, ordinal))
 
 
 def gathered(messages: Iterable[Message]) -> LanesRead:

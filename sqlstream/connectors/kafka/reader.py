@@ -19,6 +19,7 @@ from sqlstream.formats.registry import record_reader
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column, RowKind, Schema
 from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.task.io import LANE_COLUMN
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 
 
@@ -65,7 +66,7 @@ class KafkaReader:
 
     def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         """Make the rows of the readable records queryable and return the others."""
-        records = self._records(split, self._wanted | {"key"})
+        records = self._records(split, self._wanted | {"topic", "partition", "key"})
         values, bad = self._value.read_leniently(duck, _chunk(records["value"]))
         keys = None
         reasons = {one.index: one.reason for one in bad}
@@ -79,15 +80,14 @@ class KafkaReader:
         self._register(duck, relation, rows)
         if not reasons:
             return []
-        shown = records.select(["offset", "key", "value"]).take(refused).to_pylist()
-        origin, partition = f"topic {split.payload['topic']}", int(split.payload["partition"])
+        shown = records.select(["topic", "partition", "offset", "key", "value"]).take(refused).to_pylist()
         return [
             BadRow(
-                origin,
+                f"topic {one['topic']}",
                 None,
                 one["value"] if one["value"] is not None else b"",
                 reason,
-                position={"partition": partition, "offset": one["offset"]},
+                position={"partition": one["partition"], "offset": one["offset"]},
                 key=one["key"],
             )
             for one, (_, reason) in zip(shown, sorted(reasons.items()), strict=True)
@@ -95,6 +95,9 @@ class KafkaReader:
 
     def halves(self, split: Split) -> Sequence[Split]:
         """Two splits that have the rows of this one together; none if it is one record."""
+        if split.parts:
+            middle = len(split.parts) // 2
+            return [Split.combined(split.parts[:middle]), Split.combined(split.parts[middle:])]
         payload = split.payload
         begin, end = int(payload["from"]), int(payload["to"])
         if end - begin <= 1:
@@ -107,12 +110,22 @@ class KafkaReader:
 
     def place(self, split: Split) -> str:
         """Where the rows of a split are."""
+        if split.parts:
+            return "; ".join(self.place(part) for part in split.parts)
         payload = split.payload
         begin, end = int(payload["from"]), int(payload["to"])
         offsets = f"offset {begin}" if end - begin <= 1 else f"offsets {begin} to {end - 1}"
         return f"topic {payload['topic']}, partition {payload['partition']}, {offsets}"
 
     def _records(self, split: Split, wanted: frozenset[str]) -> pa.Table:
+        """The records of a split; of several, which of them each is of."""
+        if not split.parts:
+            return self._records_of(split, wanted)
+        parts = [self._records_of(part, wanted) for part in split.parts]
+        numbers = pa.array(np.repeat(np.arange(len(parts), dtype=np.int32), [p.num_rows for p in parts]))
+        return pa.concat_tables(parts).append_column(LANE_COLUMN, numbers)
+
+    def _records_of(self, split: Split, wanted: frozenset[str]) -> pa.Table:
         payload = split.payload
         topic, partition = str(payload["topic"]), int(payload["partition"])
         found = read_range(
@@ -195,6 +208,9 @@ class KafkaReader:
         ordered = {column.name: columns[column.name] for column in self._schema}
         if KIND_COLUMN in values.column_names:
             ordered[KIND_COLUMN] = values.column(KIND_COLUMN)
+        if LANE_COLUMN in records.column_names:
+            lanes = records.column(LANE_COLUMN)
+            ordered[LANE_COLUMN] = lanes if same else lanes.take(numbers)
         return pa.table(ordered)
 
     @property

@@ -149,7 +149,7 @@ class SparkJobRunner:
                 None if not lost else Ended("it is gone") if self._jvm is None else self._jvm.how_it_ended()
             )
             raise told(str(error), job.plan.epoch, lost=ended, python=self._python) from None
-        return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
+        return outcome_of(job, program.ordinals, list(reports_among(from_batches(collected.to_batches()))))
 
     def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
         """A task for each split or some, and for each shard of each level."""

@@ -26,14 +26,15 @@ def run_here(
     moved: Callable[[list[Message]], list[Message]] = list,
 ) -> EpochOutcome:
     """Run an epoch's tasks in order; see `JobRunner`. `moved` is what an exchange does to the messages of a level."""
-    program = TaskProgram.of(job)
+    connectors = connectors or registered()
+    program = TaskProgram.of(job, connectors)
     try:
-        messages = program.run_all(connectors or registered(), moved)
+        messages = program.run_all(connectors, moved)
     except SqlstreamError:
         raise
     except Exception as error:
         raise error_of(describe(error), job.plan.epoch) from error
-    return outcome_of(job, list(reports_among(messages)))
+    return outcome_of(job, program.ordinals, list(reports_among(messages)))
 
 
 class InProcessRunner:

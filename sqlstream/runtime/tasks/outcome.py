@@ -12,19 +12,20 @@ from sqlstream_operators.task.report import Report
 from sqlstream_planner.diagnostics import InternalError
 
 
-def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
-    """The outcome of an epoch. Raises InternalError if a split, a shard or a state has not reported once."""
+def outcome_of(job: EpochJob, splits: Sequence[int], reports: Sequence[Report]) -> EpochOutcome:
+    """The outcome of an epoch whose tasks read splits by these ordinals.
+
+    Raises InternalError if a split, a shard or a state has not reported once.
+    """
     ordered = sorted(reports, key=lambda report: (report.level, report.ordinal))
-    _check_complete(job, ordered)
+    _check_complete(job, splits, ordered)
     sources = {}
-    lane_of = dict(enumerate(split.lane for source in job.plan.sources for split in source.splits))
     for source in job.plan.sources:
         own = [report for report in ordered if report.source == source.name]
         lanes: dict[str, int] = {}
         for report in own:
-            if report.watermark is not None:
-                lane = lane_of[report.ordinal]
-                lanes[lane] = max(report.watermark, lanes.get(lane, report.watermark))
+            for lane, watermark in report.lanes.items():
+                lanes[lane] = max(watermark, lanes.get(lane, watermark))
         sources[source.name] = SourceOutcome(
             sum(report.rows for report in own),
             max(lanes.values(), default=None),
@@ -74,9 +75,8 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     )
 
 
-def _check_complete(job: EpochJob, reports: Sequence[Report]) -> None:
-    splits = sum(len(source.splits) for source in job.plan.sources)
-    expected = [(0, i) for i in range(splits)]
+def _check_complete(job: EpochJob, splits: Sequence[int], reports: Sequence[Report]) -> None:
+    expected = [(0, ordinal) for ordinal in splits]
     expected += [
         (level, shard) for level in range(1, job.program.levels) for shard in range(job.plan.parallelism)
     ]

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 #: A level-0 task for each split, up to this many for each shard.
 TASKS_PER_SHARD = 4
+#: Splits of up to so many rows together are one, of connectors that combine them: each query costs some ms however few
+#: rows it reads. 4,000 records of four partitions: 229 ms of CPU for an epoch without it, 86 with it.
+COMBINED_ROWS = 10_000
 #: Where all rows are staged, the parts of many epochs come together in one manifest: what it carries itself is small.
 STAGED_INLINE_BYTES = 1 << 10
 
@@ -39,11 +42,12 @@ class Connectors:
     reader: Callable[[SourceSpec, str], SplitReader]
     lenient_reader: Callable[[SourceSpec, str], SplitReader]
     writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
+    combines: Callable[[str], bool] = lambda connector: False
 
 
 def of_registry(registry: Registry) -> Connectors:
     """The connectors of a registry."""
-    return Connectors(registry.reader, registry.lenient_reader, registry.writer)
+    return Connectors(registry.reader, registry.lenient_reader, registry.writer, registry.combines)
 
 
 def registered() -> Connectors:
@@ -55,7 +59,7 @@ def registered() -> Connectors:
 
 @dataclass(frozen=True, slots=True)
 class TaskSplit:
-    """A split, and its place among all splits of the epoch in the order of the sources."""
+    """A split, and its place among all splits of the epoch in the order of the sources; of combined ones, the first's."""
 
     ordinal: int
     split: Split
@@ -72,13 +76,9 @@ class TaskProgram:
     secrets: Secrets = field(default_factory=Secrets)
 
     @classmethod
-    def of(cls, job: EpochJob) -> TaskProgram:
-        """The program of an epoch's tasks."""
-        splits = [
-            Split(source.name, split.payload, split.rows, split.bytes, split.lane)
-            for source in job.plan.sources
-            for split in source.splits
-        ]
+    def of(cls, job: EpochJob, connectors: Connectors | None = None) -> TaskProgram:
+        """The program of an epoch's tasks; small splits of a source are combined where its connector can read several."""
+        combines = (connectors or registered()).combines
         context = EpochContext(
             epoch=job.plan.epoch,
             shards=job.plan.parallelism,
@@ -97,9 +97,20 @@ class TaskProgram:
             latest=job.latest,
             lanes={source.name: source.active_lanes for source in job.plan.sources if source.lanes},
         )
-        placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
+        placed: list[TaskSplit] = []
+        first = 0
+        for source in job.plan.sources:
+            splits = [Split(source.name, s.payload, s.rows, s.bytes, s.lane) for s in source.splits]
+            for parts in _neighbours(splits) if combines(source.connector) else [[s] for s in splits]:
+                placed.append(TaskSplit(first, Split.combined(parts)))
+                first += len(parts)
         tasks = _spread(placed, job.plan.parallelism)
         return cls(job.program, context, tasks, job.base_dir, job.secrets)
+
+    @property
+    def ordinals(self) -> tuple[int, ...]:
+        """What the splits are called in the reports of the tasks that read them, in order."""
+        return tuple(split.ordinal for task in self.tasks for split in task)
 
     def run_source(self, task: int, connectors: Connectors) -> Iterator[Message]:
         """Run all splits of a level-0 task; reports are among the messages."""
@@ -177,7 +188,7 @@ class TaskProgram:
         context = self.context.to_json()
         if not state:
             context["state"] = {}
-        listed = [[_told(t) for t in task] for task in (self.tasks if tasks else ())]
+        listed = [[[t.ordinal, _written(t.split)] for t in task] for task in (self.tasks if tasks else ())]
         known = dict(self.secrets.values) if secrets else {}
         own = {"base_dir": self.base_dir, "secrets": known}
         return _packed({"context": context, "tasks": listed, **own})
@@ -190,7 +201,7 @@ class TaskProgram:
             _plan(plan),
             EpochContext.from_json(content["context"]),
             tuple(
-                tuple(TaskSplit(ordinal, Split(*split)) for ordinal, *split in task)
+                tuple(TaskSplit(ordinal, _split(split)) for ordinal, split in task)
                 for task in content["tasks"]
             ),
             content["base_dir"],
@@ -198,9 +209,23 @@ class TaskProgram:
         )
 
 
-def _told(split: TaskSplit) -> list[Any]:
-    s = split.split
-    return [split.ordinal, s.source, dict(s.payload), s.rows, s.bytes, *([s.lane] if s.lane else [])]
+def _written(split: Split) -> list[Any]:
+    """A split as JSON."""
+    parts = [_written(part) for part in split.parts]
+    return [
+        split.source,
+        dict(split.payload),
+        split.rows,
+        split.bytes,
+        split.lane,
+        *([parts] if parts else []),
+    ]
+
+
+def _split(written: Sequence[Any]) -> Split:
+    """Read what `_written` gave."""
+    source, payload, rows, size, lane, *parts = written
+    return Split(source, payload, rows, size, lane, tuple(_split(part) for group in parts for part in group))
 
 
 def _packed(data: Any) -> bytes:
@@ -210,6 +235,21 @@ def _packed(data: Any) -> bytes:
 @functools.lru_cache(maxsize=4)
 def _plan(data: bytes) -> PhysicalPlan:
     return plan_json.from_json(json.loads(zlib.decompress(data)))
+
+
+def _neighbours(splits: Sequence[Split]) -> Iterator[list[Split]]:
+    """The splits of a source, in order; neighbours that have few rows together."""
+    together: list[Split] = []
+    rows = 0
+    for split in splits:
+        more = COMBINED_ROWS + 1 if split.rows is None else split.rows
+        if together and rows + more > COMBINED_ROWS:
+            yield together
+            together, rows = [], 0
+        together.append(split)
+        rows += more
+    if together:
+        yield together
 
 
 def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, ...], ...]:

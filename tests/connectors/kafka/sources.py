@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Position
+from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Position, Split
 from sqlstream.connectors.kafka.source import KafkaSource
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream_operators.duck.session import DuckSession
@@ -52,18 +52,27 @@ class Reading:
 
     def epoch(self, position: Position, limits: Limits | None = None, source: Any = None) -> Epoch:
         plan = (source or self.source).plan(position, limits or Limits())
-        rows: list[Row] = []
-        for split in plan.splits:
-            reader = REGISTERED.reader(self.spec, str(self.folder))
-            try:
-                reader.open_strict(self.duck, "rows", split, queries=1)
-                found = self.duck.query("SELECT * FROM rows")
-            except DataError:
-                lenient = REGISTERED.lenient_reader(self.spec, str(self.folder))
-                self.bad += lenient.open_lenient(self.duck, "rows", split)
-                found = self.duck.query("SELECT * FROM rows")
-            rows += zip(*(column.to_pylist() for column in found.columns), strict=True)
+        read = [self._read(split) for split in plan.splits]
+        rows = [row for found, _ in read for row in found]
+        bad = [one for _, found in read for one in found]
+        if len(read) > 1:  # all at once gives the same, and of which split each row is
+            lanes = [(number,) for number, (found, _) in enumerate(read) for _ in found]
+            together = [row + lane for row, lane in zip(rows, lanes, strict=True)]
+            assert self._read(Split.combined(plan.splits)) == (together, bad)
+        self.bad += bad
         return Epoch(rows, plan.next_position, plan.exhausted, [dict(s.payload) for s in plan.splits])
+
+    def _read(self, split: Split) -> tuple[list[Row], list[BadRow]]:
+        bad: list[BadRow] = []
+        reader = REGISTERED.reader(self.spec, str(self.folder))
+        try:
+            reader.open_strict(self.duck, "rows", split, queries=1)
+            found = self.duck.query("SELECT * FROM rows")
+        except DataError:
+            lenient = REGISTERED.lenient_reader(self.spec, str(self.folder))
+            bad += lenient.open_lenient(self.duck, "rows", split)
+            found = self.duck.query("SELECT * FROM rows")
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True)), bad
 
     def epochs(self, position: Position | None = None, limits: Limits | None = None) -> Iterator[Epoch]:
         """Until there is nothing more."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,58 @@ def test_the_watermark_is_the_maximum_of_its_expression_in_microseconds(
     assert report.watermark == expected
     letters = {"no-time": 1} if "infinity" in rows else {}
     assert (report.letters.rows if report.letters else {}) == letters
+
+
+@dataclass(frozen=True)
+class Lanes:
+    lanes: tuple[str, ...]
+
+
+@pytest.mark.parametrize("far", [None, "infinity"])
+@pytest.mark.parametrize("rises_with", [None, "ts"])
+def test_a_split_of_several_lanes_has_a_watermark_of_each(
+    tmp_path: Path, far: str | None, rises_with: str | None
+) -> None:
+    times = [(0, "10:00"), (0, "10:07"), (1, "09:00"), (3, "08:00"), (3, "08:30"), (4, None), (4, far)]
+    rows = ", ".join(f"({n}, {'NULL' if at is None else repr(_at(at))})" for n, at in times)
+
+    class Reader:
+        def open_strict(self, duck: DuckSession, relation: str, split: Any, *, queries: int) -> None:
+            duck.view(
+                relation,
+                f'SELECT n AS "$lane", CAST(t AS TIMESTAMP) AS ts, 1 AS a FROM (VALUES {rows}) AS v(n, t)',
+            )
+
+        def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> list[Any]:
+            raise AssertionError
+
+    plan = pass_through(
+        "SELECT * FROM t", [Column("ts", TIMESTAMP), Column("a", BIGINT)], watermark="ts - INTERVAL 5 SECOND"
+    )
+    [source] = plan.sources
+    assert source.watermark is not None
+    source = replace(source, watermark=replace(source.watermark, rises_with=rises_with))
+    plan = replace(plan, sources=(source,))
+    epoch = replace(EPOCH, checkpoint=str(tmp_path))
+    split = Lanes(("a", "b", "none", "a", "c"))
+    *_, report = run_source_task(
+        plan, "t", Reader(), split, epoch, 3, writers=lambda _: ListWriter(), duck=DUCK
+    )
+    assert isinstance(report, Report)
+    assert {lane: _time(us) for lane, us in report.lanes.items()} == {"a": "10:06:55", "b": "08:59:55"}
+    assert report.rows == len(times)
+    [part] = report.parts
+    assert part.table is not None
+    assert part.table.column_names == ["ts", "a"]
+    assert part.rows == len(times) - (far is not None)
+
+
+def _at(time: str) -> str:
+    return time if time == "infinity" else f"2026-01-01 {time}"
+
+
+def _time(us: int) -> str:
+    return str(datetime.fromtimestamp(us / 1e6, UTC).time())
 
 
 def test_types_that_arrow_does_not_have_survive_between_steps() -> None:

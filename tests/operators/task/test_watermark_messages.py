@@ -20,7 +20,11 @@ PLAN = window_plan(WindowSpec(WindowKind.TUMBLE, 10, 10))
 
 def told(marks: Watermarks, *read: int | None) -> list[Message]:
     epoch = EpochContext(3, 2, 16, {"bid": marks})
-    return [m for at, watermark in enumerate(read) for m in to_shards(PLAN, epoch, "bid", watermark, at)]
+    return [
+        m
+        for at, watermark in enumerate(read)
+        for m in to_shards(PLAN, epoch, "bid", {} if watermark is None else {"": watermark}, at)
+    ]
 
 
 def test_each_shard_knows_the_greatest_watermark_of_all_splits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.task_failure import describe, failure_in
-from sqlstream.runtime.tasks.task_program import TaskProgram
+from sqlstream.runtime.tasks.task_program import TaskProgram, registered
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateCorruptionError
@@ -58,13 +59,13 @@ def test_a_missing_part_is_an_error() -> None:
         from_batches([pa.RecordBatch.from_pylist(rows, schema=message_batches.ROW)])
 
 
-def job(splits: int, shards: int) -> EpochJob:
+def job(splits: int, shards: int, rows: int | None = 1) -> EpochJob:
     source = PlannedSource(
         "bid",
-        "test",
+        "filesystem",
         {},
         {},
-        tuple(PlannedSplit({"i": i}, 1, None) for i in range(splits)),
+        tuple(PlannedSplit({"i": i}, rows, None, f"lane {i}") for i in range(splits)),
         False,
         Watermarks(WATERMARK_MIN, 3, 3),
     )
@@ -86,6 +87,38 @@ def test_a_task_program_travels_as_bytes() -> None:
     plan = program.plan_bytes()
     assert TaskProgram.from_bytes(plan, program.epoch_bytes()) == program
     assert TaskProgram.from_bytes(plan, program.epoch_bytes(tasks=False)) == replace(program, tasks=())
+
+
+COMBINING = replace(registered(), combines=lambda connector: True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "together"),
+    [(1, [7]), (3000, [3, 3, 1]), (5000, [2, 2, 2, 1]), (5001, [1] * 7), (99_999, [1] * 7), (None, [1] * 7)],
+)
+def test_small_splits_are_combined_where_the_connector_can(rows: int | None, together: list[int]) -> None:
+    program = TaskProgram.of(job(7, 2, rows), COMBINING)
+    found = [one for task in program.tasks for one in task]
+    assert [len(one.split.lanes) for one in found] == together
+    assert [one.ordinal for one in found] == list(itertools.accumulate([0, *together[:-1]]))
+    assert program.ordinals == tuple(one.ordinal for one in found)
+    assert [lane for one in found for lane in one.split.lanes] == [f"lane {i}" for i in range(7)]
+    assert [p.payload["i"] for one in found for p in one.split.parts or (one.split,)] == list(range(7))
+    assert [one.split.rows for one in found] == [None if rows is None else rows * n for n in together]
+    plan = program.plan_bytes()
+    assert TaskProgram.from_bytes(plan, program.epoch_bytes()) == program
+    assert TaskProgram.of(job(7, 2, rows)).ordinals == tuple(range(7))  # files are not
+
+
+def test_splits_of_two_sources_are_not_combined() -> None:
+    one = job(2, 2)
+    (source,) = one.plan.sources
+    two = replace(one, plan=replace(one.plan, sources=(source, replace(source, name="other"))))
+    found = [s for task in TaskProgram.of(two, COMBINING).tasks for s in task]
+    assert [(s.ordinal, s.split.source, len(s.split.parts)) for s in found] == [
+        (0, "bid", 2),
+        (2, "other", 2),
+    ]
 
 
 def wrapped(error: Exception) -> str:
