@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,31 +25,34 @@ def run_here(
     rows_per_epoch: int | None = None,
     tasks: int = 2,
     drain: bool = True,
+    keeps_state: bool = True,
     shuffle: Callable[[list[Message]], list[Message]] | None = None,
     on_epoch: Callable[[EpochReport], Any] = lambda report: None,
     **options: Any,
 ) -> RunResult:
     """Run `planned` until its input ends, and drain it (or leave it to the plan's options).
 
-    State, cache and paths are in `folder`, nothing is synced or waited for.
+    State, cache and paths are in `folder`, nothing is synced or waited for. With
+    `keeps_state` caches of state stay open from epoch to epoch, as in a driver; on Spark they don't.
     """
-    result = run_pipeline(
-        RunRequest(
-            replace(planned.physical, options=replace(planned.physical.options, drain=True))
-            if drain
-            else planned.physical,
-            secrets=planned.secrets,
-            nodes=planned.state_nodes,
-            state_dir=folder / state,
-            local_dir=folder / "cache",
-            base_dir=folder,
-            parallelism=parallelism,
-            max_rows_per_epoch=rows_per_epoch,
-            runner=InProcessRunner(tasks, shuffle=shuffle),
-            on_epoch=on_epoch,
-            sync=False,
-            **{"poll_s": 0.0, **options},
+    with closing(InProcessRunner(tasks, shuffle=shuffle, keeps_state=keeps_state)) as runner:
+        result = run_pipeline(
+            RunRequest(
+                replace(planned.physical, options=replace(planned.physical.options, drain=True))
+                if drain
+                else planned.physical,
+                secrets=planned.secrets,
+                nodes=planned.state_nodes,
+                state_dir=folder / state,
+                local_dir=folder / "cache",
+                base_dir=folder,
+                parallelism=parallelism,
+                max_rows_per_epoch=rows_per_epoch,
+                runner=runner,
+                on_epoch=on_epoch,
+                sync=False,
+                **{"poll_s": 0.0, **options},
+            )
         )
-    )
     note(sum(result.rows_read.values()))
     return result

@@ -29,6 +29,8 @@ from .rocks import RocksBytes
 from .version import Delta, ShardVersion, StateFile, chain_after, file_digest
 
 SEGMENTS = "segments"
+#: What an open cache may have in memory only, bytes of deltas.
+UNFLUSHED_BYTES = 1 << 20
 
 
 class Cache:
@@ -41,6 +43,7 @@ class Cache:
         self._lock = lock
         self._checkpoint = checkpoint
         self._rocks: RocksBytes | None = None
+        self._unflushed = 0
 
     @classmethod
     def open(
@@ -52,6 +55,7 @@ class Cache:
         catch_up: Callable[[Cache, str], bool],
         build: Callable[[Cache], None],
         former: Sequence[str] = (),
+        opened: Cache | None = None,
     ) -> Cache:
         """The slot `name` under `local_dir`, or a scratch slot if another task has it, holding the version
         `chain`.
@@ -59,8 +63,9 @@ class Cache:
         `catch_up(cache, marker)` brings a cache that is at `marker` to `chain`, or returns False if it can't;
         `build(cache)` makes it from nothing. `former` are slots in which the content may be, as it was another state's
         before an edit of the query: the first that is free is copied, which costs the same for every size.
+        `opened` is this slot's, if it was kept open.
         """
-        cache = cls._acquire(local_dir, name, checkpoint)
+        cache = opened or cls._acquire(local_dir, name, checkpoint)
         try:
             if not cache.scratch and not cache.db_directory.exists():
                 cache._copy_one_of(local_dir / other for other in former)
@@ -113,7 +118,8 @@ class Cache:
     ) -> None:
         if self.db_directory.exists():
             try:
-                self._rocks = RocksBytes(self.db_directory)
+                if self._rocks is None:
+                    self._rocks = RocksBytes(self.db_directory)
                 marker = self._rocks.marker()
                 if marker is not None and (marker == chain or catch_up(self, marker)):
                     return
@@ -122,6 +128,17 @@ class Cache:
                 # needs. If the version itself is damaged, building it raises that again.
                 pass
         self.rebuild(chain, build)
+
+    def reopened(self, checkpoint: CheckpointStore) -> bool:
+        """Go on with a cache that was kept open, for another epoch; False if its folder is gone."""
+        self._checkpoint = checkpoint
+        self.rebuilt = False
+        return self.is_there
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder is there that was opened."""
+        return bool(os.fstat(self._lock).st_nlink) and self.db_directory.exists()
 
     def rebuild(self, chain: str, build: Callable[[Cache], None]) -> None:
         """Throw the local directory away and make it again from the checkpoint."""
@@ -190,15 +207,22 @@ class Cache:
             )
         return rocks
 
-    def apply(self, deltas: Sequence[Delta], chain: str) -> None:
-        """Apply deltas to the cache, which is at `chain`."""
+    def apply(self, deltas: Sequence[Delta], chain: str, *, stays_open: bool = False) -> None:
+        """Apply deltas to the cache, which is at `chain`. Those of one that `stays_open` may be in memory only."""
         for delta in deltas:
             chain = chain_after(chain, delta)
             ranges = [(bytes.fromhex(first), bytes.fromhex(last)) for first, last in delta.deleted_ranges]
             keys, values = self._read_delta(delta)
             self.rocks.apply(ranges, keys, values, chain)
-        if deltas:
+            self._unflushed += 1 + (delta.file.bytes if delta.file is not None else 0)
+        if not stays_open or self._unflushed > UNFLUSHED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write to files what is in memory only."""
+        if self._unflushed:
             self.rocks.flush()
+            self._unflushed = 0
 
     def _read_delta(self, delta: Delta) -> tuple[list[bytes], list[bytes | None]]:
         if delta.file is None:
@@ -257,6 +281,7 @@ class Cache:
     def _close_rocks(self) -> None:
         if self._rocks is not None:
             rocks, self._rocks = self._rocks, None
+            self._unflushed = 0
             rocks.close()
 
 

@@ -23,6 +23,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 from .cache import Cache, catch_up_from, check_chain, is_damage
 from .checkpoint_store import CheckpointStore
 from .delta import encode_delta
+from .open_caches import OpenCaches
 from .overlay import Row
 from .published_rows import PublishedRows
 from .rescaling import Rescaling
@@ -57,8 +58,10 @@ class ShardStore(StateTables):
         epoch: int,
         policy: SnapshotPolicy | None = None,
         written_with: int | None = None,
+        kept: OpenCaches | None = None,
     ) -> None:
         self.epoch = epoch
+        self._kept = kept
         self._policy = policy or SnapshotPolicy()
         self._checkpoint = checkpoint
         self._local_dir = local_dir
@@ -80,6 +83,10 @@ class ShardStore(StateTables):
             schema, shard, shards, max_parallelism, self, self._version.schemas, self._version.chain
         )
         slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
+        former = () if self._rescaling else self._version.writers
+        opened = None if kept is None else kept.take(local_dir / slot, checkpoint)
+        if kept is not None and opened is None and former and not (local_dir / slot).exists():
+            kept.close()  # the former slots may be among them
         self._cache = Cache.open(
             local_dir,
             slot,
@@ -87,7 +94,8 @@ class ShardStore(StateTables):
             self._version.chain,
             self._catch_up,
             self._build,
-            former=() if self._rescaling else self._version.writers,
+            former=former,
+            opened=opened,
         )
         self._segments = self._segments_in(self._cache)
         self._segments.sweep()
@@ -108,14 +116,16 @@ class ShardStore(StateTables):
         epoch: int,
         policy: SnapshotPolicy | None = None,
         written_with: int | None = None,
+        kept: OpenCaches | None = None,
     ) -> ShardStore:
         """Open shard `shard` of `shards` at `version`, to write `epoch`.
 
         A sequence of versions are those of all shards of another parallelism, in order: this shard takes
         its own key groups out of those that have any. `written_with` is the max_parallelism that they were written
         with (default: the same); with another one every key gets its new group. `local_dir` is any directory of this
-        machine; it may be lost. What is there of another state, with which this one goes on, is used. Raises
-        StateCorruptionError if a file that is needed is damaged, StateSchemaError if the keys differ.
+        machine; it may be lost. What is there of another state, with which this one goes on, is used. With `kept` the
+        cache stays open for the next epoch. Raises StateCorruptionError if a file that is needed is damaged,
+        StateSchemaError if the keys differ.
         """
         return cls(
             schema,
@@ -128,6 +138,7 @@ class ShardStore(StateTables):
             epoch=epoch,
             policy=policy,
             written_with=written_with,
+            kept=kept,
         )
 
     def __enter__(self) -> ShardStore:
@@ -136,11 +147,16 @@ class ShardStore(StateTables):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self._kept = None
         self.close()
 
     def close(self) -> None:
-        """Close the local cache; writes that were not committed are dropped."""
+        """Close the local cache, unless it is kept; writes that were not committed are dropped."""
         self.forget()  # now: this object is its own `base`, a cycle that is only collected much later
+        if self._kept is not None and self._kept.keep(self._cache):
+            self._segments.forget()
+            return
         try:
             if self._cache.is_open:
                 self._cache.rocks.settle()
@@ -283,7 +299,7 @@ class ShardStore(StateTables):
         deltas = None if self._rescaling else catch_up_from(self._version, marker)
         if deltas is None:
             return False
-        cache.apply(deltas, marker)
+        cache.apply(deltas, marker, stays_open=self._kept is not None)
         return True
 
     def _build(self, cache: Cache) -> None:
@@ -367,6 +383,7 @@ class ShardStore(StateTables):
 
     def _new_bytes(self) -> int:
         """The bytes of the files that a snapshot would need to upload."""
+        self._cache.flush()
         have = {file.digest for file in self._version.snapshot}
         known = self._cache.load_digests()
         return sum(
@@ -379,6 +396,7 @@ class ShardStore(StateTables):
         """`new` with the version that was opened as its snapshot, and only the epoch's delta after it."""
         old = self._version
         rocks = self._cache.rocks
+        self._cache.flush()
         if not self._rescaling:
             rocks.settle()
         snapshot = uploaded_snapshot(self._cache, self._checkpoint, self._folder, old.snapshot)

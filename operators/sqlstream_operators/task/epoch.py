@@ -12,6 +12,7 @@ from sqlstream_operators.plan.plain_data import PlainData, stored
 from sqlstream_operators.plan.spec import ExchangeInput, ExchangeOutput, LateStep, PhysicalPlan, Stage, Step
 from sqlstream_operators.plan.watermarks import Watermarks, read_up_to
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion
 
@@ -81,8 +82,8 @@ class EpochContext(PlainData):
         return replace(self, watermarks=raised)
 
 
-def rocks_stores(epoch: EpochContext, shard: int) -> Stores:
-    """Opens states of a shard in the epoch's checkpoint store, RocksDB being the local cache."""
+def rocks_stores(epoch: EpochContext, shard: int, kept: OpenCaches | None = None) -> Stores:
+    """Opens states of a shard in the epoch's checkpoint store, RocksDB being the local cache, which `kept` may have open."""
     checkpoint = CheckpointStore(epoch.checkpoint)
 
     def open_store(schema: Any) -> ShardStore:
@@ -97,6 +98,7 @@ def rocks_stores(epoch: EpochContext, shard: int) -> Stores:
             local_dir=Path(epoch.local_dir),
             epoch=epoch.epoch,
             written_with=(epoch.state_max_parallelism or None) if version is None else None,
+            kept=kept,
         )
 
     return open_store

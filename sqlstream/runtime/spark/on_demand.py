@@ -25,6 +25,7 @@ from sqlstream.runtime.tasks.small import (
     is_sooner_here,
     rows_read,
 )
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_planner.diagnostics import SqlstreamError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class SparkOnDemand:
         self._rows_before_spark = BEFORE_SPARK_ROWS
         self._runner: SparkJobRunner | None = None
         self._paces = Paces()
+        self._kept = OpenCaches()
 
     @property
     def parallelism(self) -> int:
@@ -92,8 +94,9 @@ class SparkOnDemand:
         if runner is None:
             if self._runner is None:
                 self._rows_before_spark -= rows
-            outcome = run_here(job)
+            outcome = run_here(job, kept=self._kept)
         else:
+            self._kept.close()  # Spark's workers need the slots
             try:
                 outcome = runner.run(job)
             except SqlstreamError:
@@ -113,7 +116,8 @@ class SparkOnDemand:
         )
 
     def close(self) -> None:
-        """Stop Spark, if it was started here."""
+        """Close what is open, and stop Spark if it was started here."""
+        self._kept.close()
         if self._runner is not None:
             self._runner.close()
 

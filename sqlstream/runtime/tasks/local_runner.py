@@ -14,6 +14,7 @@ from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.runtime.tasks.task_program import Connectors, TaskProgram, registered
 from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import SqlstreamError
 
@@ -24,12 +25,18 @@ def run_here(
     job: EpochJob,
     connectors: Connectors | None = None,
     moved: Callable[[list[Message]], list[Message]] = list,
+    kept: OpenCaches | None = None,
 ) -> EpochOutcome:
-    """Run an epoch's tasks in order; see `JobRunner`. `moved` is what an exchange does to the messages of a level."""
+    """Run an epoch's tasks in order; see `JobRunner`. `moved` is what an exchange does to the messages of a level.
+
+    `kept` has the caches of state that are open. Those of history are moved to where they may be: then none is open.
+    """
+    if job.of_history and kept is not None:
+        kept.close()
     connectors = connectors or registered()
     program = TaskProgram.of(job, connectors)
     try:
-        messages = program.run_all(connectors, moved)
+        messages = program.run_all(connectors, moved, None if job.of_history else kept)
     except SqlstreamError:
         raise
     except Exception as error:
@@ -39,12 +46,19 @@ def run_here(
 
 class InProcessRunner:
     """Runs every epoch in this process. Each message passes through the rows that Spark would move, cut into parts;
-    `shuffle` may reorder the messages of each exchange, as Spark does.
+    `shuffle` may reorder the messages of each exchange, as Spark does. With `keeps_state` caches of state stay open until
+    it is closed.
     """
 
     def __init__(
-        self, parallelism: int = 2, connectors: Connectors | None = None, shuffle: Shuffle | None = None
+        self,
+        parallelism: int = 2,
+        connectors: Connectors | None = None,
+        shuffle: Shuffle | None = None,
+        *,
+        keeps_state: bool = False,
     ) -> None:
+        self._kept = OpenCaches() if keeps_state else None
         self._parallelism = parallelism
         self._connectors = connectors
         self._shuffle = shuffle
@@ -65,10 +79,12 @@ class InProcessRunner:
 
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch; see `JobRunner`."""
-        return run_here(job, self._connectors, self._moved)
+        return run_here(job, self._connectors, self._moved, self._kept)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the caches of state."""
+        if self._kept is not None:
+            self._kept.close()
 
     def _moved(self, messages: list[Message]) -> list[Message]:
         moved = from_batches(to_batches(messages))

@@ -18,6 +18,7 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_operators.task.io import SinkWriter, SplitReader
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
@@ -137,9 +138,14 @@ class TaskProgram:
             )
 
     def run_shard(
-        self, level: int, shard: int, messages: Iterable[Message], connectors: Connectors
+        self,
+        level: int,
+        shard: int,
+        messages: Iterable[Message],
+        connectors: Connectors,
+        kept: OpenCaches | None = None,
     ) -> Iterator[Message]:
-        """Run all stages of a level in a shard; all reports so far are among the messages."""
+        """Run all stages of a level in a shard; all reports so far are among the messages. `kept` has open caches."""
         return _as_messages(
             run_shard_task(
                 self.plan,
@@ -147,17 +153,20 @@ class TaskProgram:
                 shard,
                 messages,
                 self.context,
-                rocks_stores(self.context, shard),
+                rocks_stores(self.context, shard, kept),
                 writers=lambda sink: self._writer(sink, connectors),
             )
         )
 
     def run_all(
-        self, connectors: Connectors, moved: Callable[[list[Message]], list[Message]] = list
+        self,
+        connectors: Connectors,
+        moved: Callable[[list[Message]], list[Message]] = list,
+        kept: OpenCaches | None = None,
     ) -> list[Message]:
         """Run all tasks of all levels, one after the other; all reports are among the messages.
 
-        `moved` is what an exchange does to the messages of all tasks of a level.
+        `moved` is what an exchange does to the messages of all tasks of a level, `kept` has open caches of state.
         """
         messages = [m for task in range(len(self.tasks)) for m in self.run_source(task, connectors)]
         for level in range(1, self.plan.levels):
@@ -167,7 +176,7 @@ class TaskProgram:
             messages = [
                 message
                 for shard in range(self.context.shards)
-                for message in self.run_shard(level, shard, arrived[shard], connectors)
+                for message in self.run_shard(level, shard, arrived[shard], connectors, kept)
             ]
         return messages
 

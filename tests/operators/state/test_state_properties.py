@@ -20,6 +20,7 @@ from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.snapshots import SnapshotPolicy
@@ -168,12 +169,16 @@ class Store(RuleBasedStateMachine):
         self.windows: Rows = {}
         self.epoch = 0
         self.fresh = 0
+        #: Of those that keep their caches open from epoch to epoch.
+        self.kept = {executor: OpenCaches(most) for executor, most in (("a", 100), ("b", 1))}
 
     def teardown(self) -> None:
         try:
-            rows, windows = self._read_all("a")
-            assert (rows, windows) == (self.rows, self.windows)
+            for executor in "ac":
+                assert self._read_all(executor) == (self.rows, self.windows)
         finally:
+            for caches in self.kept.values():
+                caches.close()
             shutil.rmtree(self.root)
 
     def _open(
@@ -196,6 +201,7 @@ class Store(RuleBasedStateMachine):
             epoch=self.epoch + 1,
             policy=policy,
             written_with=self.groups,
+            kept=self.kept.get(executor),
         )
 
     def _read_all(self, executor: str) -> tuple[Rows, Rows]:
@@ -285,6 +291,21 @@ class Store(RuleBasedStateMachine):
     @rule(executor=st.sampled_from("abcd"))
     def lose_a_disk(self, executor: str) -> None:
         shutil.rmtree(self.root / executor, ignore_errors=True)
+
+    @rule(executor=st.sampled_from("ab"))
+    def end_a_process(self, executor: str) -> None:
+        self.kept[executor].close()
+
+    @rule(executor=st.sampled_from("ab"))
+    def kill_a_process(self, executor: str) -> None:
+        """What it had in memory only is lost, and it leaves the slots that it had open as they are on the disk."""
+        slots = [cache.slot for cache in self.kept[executor]._open.values()]
+        for slot in slots:
+            shutil.copytree(slot / "db", slot / "killed")
+        self.kept[executor].close()
+        for slot in slots:
+            shutil.rmtree(slot / "db")
+            (slot / "killed").rename(slot / "db")
 
     @rule()
     def collect_garbage(self) -> None:
