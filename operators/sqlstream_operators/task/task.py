@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from sqlstream_operators.plan.spec import (
     Stage,
     StageInput,
 )
-from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_operators.plan.watermarks import EARLIEST_EVENT_US, LATEST_EVENT_US, OUTSIDE, WATERMARK_MAX
+from sqlstream_operators.plan.watermarks import OUTSIDE
 from sqlstream_operators.state.private_folder import make_private
 from sqlstream_operators.task.stage_reading import readings
 
@@ -39,6 +38,7 @@ from .failing_rows import ChosenRows, FailingRow, failing, said_of
 from .io import LANE_COLUMN, Dividing, OfLanes, SplitReader, Stores, Writers
 from .poisoned import place_of
 from .report import REPORT_EDGE, Report
+from .split_figures import Read, is_far, read_of
 from .stage_run import StageRun, task_name
 from .watermark_messages import WATERMARK_EDGE, gathered, to_next_level, to_shards
 
@@ -124,7 +124,7 @@ def run_source_task(
 
             def computed(
                 some: SplitReader, every: SplitReader | None, part: Any, kept: DeadLetters
-            ) -> tuple[StageRun, _Read]:
+            ) -> tuple[StageRun, Read]:
                 again = _WholeRows.of(duck, every, part, source_name, looked_up, lenient=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, kept, whole_rows=again)
                 some.open_lenient(duck, _SPLIT, part)
@@ -181,8 +181,8 @@ def _without_failing(
     duck: DuckSession,
     letters: DeadLetters,
     told: DataError,
-    computed: Callable[[SplitReader, SplitReader | None, Any, DeadLetters], tuple[StageRun, _Read]],
-) -> tuple[StageRun, _Read, int] | None:
+    computed: Callable[[SplitReader, SplitReader | None, Any, DeadLetters], tuple[StageRun, Read]],
+) -> tuple[StageRun, Read, int] | None:
     """The stages over the rows of a split that don't fail by themselves; the others are dead letters, as unreadable ones.
 
     Also gives how many these are. None if that is not all that is wrong with the split.
@@ -283,36 +283,22 @@ class _WholeRows:
         return _WHOLE
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What a split has: its rows, and of each lane that has one the greatest finite watermark expression (µs).
-
-    Of the rows `far` have an event time that is too far away to be computed with, and `ahead` are too far ahead of the
-    clock: these have no part in the watermark.
-    """
-
-    rows: int
-    lanes: Mapping[str, int] = field(default_factory=dict)
-    far: int = 0
-    ahead: int = 0
-
-
 def _lanes_of(split: Any) -> Sequence[str]:
     return split.lanes if isinstance(split, OfLanes) else ("",)
 
 
 def _run_source(
     task: StageRun, source: SourceSpec, lanes: Sequence[str], stages: list[Stage], whole: _WholeRows | None
-) -> _Read:
+) -> Read:
     """Run the stages over the opened split.
 
     Rows whose event time is too far away to be computed with are dead letters, and no stage sees them.
     """
     with task.timer.phase("read"):
-        read = _figures(task.duck, source, _latest(source, task.epoch), lanes)
+        read = read_of(task.duck, _SPLIT, source, task.epoch, lanes)
     where = ""
     if read.far and source.watermark is not None:
-        outside = _far(source.watermark.time_sql)
+        outside = is_far(source.watermark.time_sql)
         with task.timer.phase("read"):
             name = _SPLIT if whole is None else whole.open()
             columns = source.columns if whole is None else [column.name for column in source.physical]
@@ -332,58 +318,6 @@ def _run_source(
         add_dimensions(relations, task.plan, stage, task.epoch)
         task.run(stage, relations)
     return read
-
-
-def _latest(source: SourceSpec, epoch: EpochContext) -> int:
-    """The greatest watermark (µs) that counts: by the epoch's clock, and of history by what counted then."""
-    if source.watermark is None or source.watermark.max_ahead_us is None or not epoch.now_us:
-        return WATERMARK_MAX
-    return min(epoch.latest.get(source.name, WATERMARK_MAX), epoch.now_us + source.watermark.max_ahead_us)
-
-
-def _far(time: str) -> str:
-    """SQL for whether an event time is too far away to be computed with; what is not finite has no epoch."""
-    near = f"epoch_us({time}) BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
-    return f"({time} IS NOT NULL AND NOT coalesce({near}, FALSE))"
-
-
-def _figures(duck: DuckSession, source: SourceSpec, most: int, lanes: Sequence[str]) -> _Read:
-    """What is read of the opened split; rows whose watermark is beyond `most` (µs) have no part in it."""
-    mark = source.watermark
-    if mark is None:
-        return _Read(duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py())
-    near = f"BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
-    lane, by = ("0", "") if len(lanes) == 1 else (f'"{LANE_COLUMN}"', ' GROUP BY "__l"')
-    if mark.rises_with is not None and mark.time_sql == quote_identifier(mark.rises_with):
-        # The greatest time first, then the expression of it: a third of the cost of the expression of each row.
-        time = mark.time_sql
-        figures = duck.query(
-            f'SELECT "__l", CASE WHEN epoch_us({time}) {near} THEN epoch_us({mark.expression}) END AS "__w", "__n", '
-            f'{time} IS NULL OR (epoch_us({time}) {near} AND epoch_us("__first") {near}) AS "__near" '
-            f'FROM (SELECT {lane} AS "__l", max({time}) AS {time}, min({time}) AS "__first", count(*) AS "__n" '
-            f'FROM "{_SPLIT}"{by})'
-        ).to_pylist()
-        if all(one["__near"] and (one["__w"] is None or one["__w"] <= most) for one in figures):
-            return _together(figures, lanes)
-    figures = duck.query(
-        f'SELECT {"0 AS " if not by else ""}"__l", max("__w") FILTER ("__w" <= {most}) AS "__w", count(*) AS "__n", '
-        f'count(*) FILTER ("__t") AS "__far", count(*) FILTER ("__w" > {most}) AS "__ahead" '
-        f'FROM (SELECT "__l", CASE WHEN isfinite("__m") THEN epoch_us("__m") END AS "__w", "__t" FROM ('
-        f'SELECT {lane} AS "__l", CASE WHEN epoch_us({mark.time_sql}) {near} THEN {mark.expression} END AS "__m", '
-        f'{_far(mark.time_sql)} AS "__t" FROM "{_SPLIT}")){by}'
-    ).to_pylist()
-    return _together(figures, lanes)
-
-
-def _together(figures: list[dict[str, Any]], lanes: Sequence[str]) -> _Read:
-    """The figures of a split, from those of each of its lanes."""
-    read: dict[str, int] = {}
-    for one in figures:
-        if one["__w"] is not None:
-            lane = lanes[one["__l"]]
-            read[lane] = max(one["__w"], read.get(lane, one["__w"]))
-    total = {name: sum(one.get(name, 0) for one in figures) for name in ("__n", "__far", "__ahead")}
-    return _Read(total["__n"], read, total["__far"], total["__ahead"])
 
 
 def run_shard_task(
