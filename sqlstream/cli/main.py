@@ -36,6 +36,8 @@ COMMANDS = {
     "explain": "Show the plan of a pipeline: stages, state, or its DuckDB SQL.",
     "plan": "Show what an edited pipeline keeps of its state, before it runs.",
     "run": "Run a pipeline, or go on where it stopped.",
+    "status": "Show how pipelines are: running or stopped, lag, watermark, errors.",
+    "stop": "Ask a run to end after its epoch, from another process or machine.",
     "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
     "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",

@@ -169,6 +169,7 @@ def command(
         on_restart=progress.restart,
         restart=chosen_strategy(restart_attempts, restart_delay),
         handle_signals=True,
+        name=name,
         base_dir=file.parent,
         written=planned.written,
         place_of=planned.place_of,

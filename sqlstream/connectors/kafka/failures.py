@@ -67,19 +67,21 @@ class Failures:
         return LostConnectionError(text)
 
     def fenced(self) -> DiagnosticError:
-        """Another driver has begun to write with the same transactional id."""
+        """Another producer has begun to write with the same transactional id.
+
+        That is another run, or one of this run's own that was given up while no broker answered, and whose request got
+        through later: whoever runs knows by the lease, and may begin again, as the record in Kafka says what is committed.
+        """
         return DiagnosticError(
             Diagnostic(
-                "STA002",
-                f"another run writes {self._location}",
+                "ENV012",
+                f"another producer has taken over the transactions of {self._location}",
                 notes=(
-                    f"Kafka gave the transactions of '{self._transactions}' to it: this run has stopped, and can write "
-                    "nothing more",
-                    "what this run had not committed was aborted: the other one writes it",
+                    f"their id is '{self._transactions}'; what this run had not committed was aborted",
+                    "that is another run, or a request of this one that a broker got late",
                 ),
-                help="let the other run go on, or stop it and run this one again",
-            ),
-            exit_code=4,
+                help="stop whatever else writes with this id, and run again: nothing is lost",
+            )
         )
 
     def took_too_long(self, seconds: float, limit: float) -> DiagnosticError:

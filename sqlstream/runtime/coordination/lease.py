@@ -38,10 +38,43 @@ def another_driver(other: str, store: CheckpointStore) -> DiagnosticError:
     )
 
 
-class Lease:
-    """The lease of this run; `acquire` before use, `release` at the end. Beats in a thread of its own."""
+def read_lease(store: CheckpointStore) -> tuple[RunInfo, int] | None:
+    """Who holds the lease of a state directory, and the number of its beats; None if nobody does, or it says nothing."""
+    try:
+        data = json.loads(store.get(NAME))
+        return RunInfo.from_json(data), int(data["beats"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
-    def __init__(self, store: CheckpointStore, run: RunInfo, *, beat_s: float = BEAT_S) -> None:
+
+def is_gone(holder: RunInfo, host: str) -> bool:
+    """Whether the process that holds a lease is known, on `host`, not to run any more."""
+    if holder.host != host:
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+class Lease:
+    """The lease of this run; `acquire` before use, `release` at the end. Beats in a thread of its own.
+
+    `on_beat` is called with each beat, in that thread.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        run: RunInfo,
+        *,
+        beat_s: float = BEAT_S,
+        on_beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_beat = on_beat
         self._store = store
         self._run = run
         self._beat_s = beat_s
@@ -68,11 +101,16 @@ class Lease:
         if self.lost_to is not None:
             raise another_driver(self.lost_to, self._store)
 
-    def release(self) -> None:
-        """Give the lease back, if it is still ours."""
+    def stop_beating(self) -> bool:
+        """End the thread; whether the lease was had, and is not known to be lost."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        return self._thread is not None and self.lost_to is None
+
+    def release(self) -> None:
+        """Give the lease back, if it is still ours."""
+        self.stop_beating()
         held = self._read()
         if held is not None and held[0].run_id == self._run.run_id:
             with contextlib.suppress(OSError):
@@ -82,12 +120,7 @@ class Lease:
         return json.dumps({**self._run.to_json(), "beats": self._beats}).encode()
 
     def _read(self) -> tuple[RunInfo, int] | None:
-        """Who holds the lease; None if nobody does, or the file says nothing."""
-        try:
-            data = json.loads(self._store.get(NAME))
-            return RunInfo.from_json(data), int(data["beats"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return read_lease(self._store)
 
     def _take_over(self, sleep: Callable[[float], None]) -> None:
         first = self._read()
@@ -110,18 +143,10 @@ class Lease:
                     return
                 self._beats += 1
                 self._store.put(NAME, self._content())
+                self._on_beat()
 
 
 def _gone(holder: RunInfo, me: RunInfo) -> bool:
     """Whether the process that holds a lease is known not to run any more."""
-    if holder.host != me.host:
-        return False
-    if holder.pid == me.pid:
-        return False  # this process, or one before a restart of a container, where pids are the same
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    # The same pid is this process, or one before a restart of a container, where pids are the same.
+    return holder.pid != me.pid and is_gone(holder, me.host)

@@ -65,7 +65,8 @@ class RunRequest:
     `orders` what to do about single files of the sources, `moved` which sources' data is elsewhere now (the plan was made
     with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan. With `drain`,
-    as if the plan's options said so, all that is open closes at the end for good, and watched sources end, too.
+    as if the plan's options said so, all that is open closes at the end for good, and watched sources end, too. `name` is
+    what the run's status calls the pipeline.
     """
 
     plan: PhysicalPlan
@@ -103,6 +104,7 @@ class RunRequest:
     tell: Callable[[Diagnostic], None] = lambda warning: None
     drain: bool = False
     place_of: Callable[[str], Span | None] = lambda sql: None
+    name: str = ""
 
     @property
     def edited(self) -> EditedProgram:

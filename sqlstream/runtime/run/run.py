@@ -14,6 +14,7 @@ from secrets import token_hex
 
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.coordination.lease import Lease
+from sqlstream.runtime.coordination.stop_request import is_stop_requested, withdraw
 from sqlstream.runtime.edits.adopted_history import OtherRowsError
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.reporting import Totals
@@ -23,6 +24,7 @@ from sqlstream.runtime.run.attempt import Attempts, attempt
 from sqlstream.runtime.run.errors import errors_told
 from sqlstream.runtime.run.request import RunRequest
 from sqlstream.runtime.run.resources import begin_private
+from sqlstream.runtime.run.status_reporter import StatusReporter
 from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.tasks.failures import at_their_places
 from sqlstream.storage.journal import Journal
@@ -40,6 +42,10 @@ def run(request: RunRequest) -> RunResult:
     """Carry a request out; see `runtime.api.run_pipeline`."""
     started = time.monotonic()
     stop = request.stop or StopFlag()
+    store, who = CheckpointStore(request.uri, sync=request.sync), _run_info()
+    # What a crash of the machine takes of it, nobody misses.
+    status = StatusReporter(CheckpointStore(request.uri, sync=False), who, request.name)
+    request = status.observing(request)
     own_runner, runner = None, request.runner
     if runner is None:
         from sqlstream.runtime.spark.on_demand import SparkOnDemand
@@ -49,9 +55,13 @@ def run(request: RunRequest) -> RunResult:
             request.master, request.conf, on_start=lambda: on_phase("starting Spark"), on_wait=on_phase
         )
         stop.on_interrupt = own_runner.kill
-    store = CheckpointStore(request.uri, sync=request.sync)
-    who = _run_info()
-    lease, totals = Lease(store, who, beat_s=request.lease_beat_s), Totals()
+
+    def beat() -> None:
+        status.write()
+        if is_stop_requested(store, who.run_id):
+            stop.request()
+
+    lease, totals = Lease(store, who, beat_s=request.lease_beat_s, on_beat=beat), Totals()
     strategy = request.restart or strategy_of(request.plan.options.restart)
     restarts = Restarts(strategy, stop, totals, request.on_restart)
     # As declared, until the sources are there.
@@ -63,17 +73,23 @@ def run(request: RunRequest) -> RunResult:
                 if own_runner is not None and store.is_local and is_local(request.master):
                     begin_private(Path(store.path("")))
                 lease.acquire(_patient(stop))
+            status.write()
             result = restarts.run(_told(attempts))
+            status.ended(result.outcome)
             return replace(result, seconds=time.monotonic() - started)
         except _StoppedWaitingError:
             return totals.result("stopped", None, 0.0)
-        except (Exception, KeyboardInterrupt):
+        except (Exception, KeyboardInterrupt) as error:
+            status.failed(stop.interrupted or error)
             if stop.interrupted is not None:  # a library has made another error of it
                 raise stop.interrupted from None
             raise
         finally:
             if own_runner is not None:
                 own_runner.close()
+            if lease.stop_beating():
+                status.write()
+                withdraw(store, who.run_id)
             lease.release()
 
 

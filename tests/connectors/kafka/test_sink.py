@@ -219,7 +219,7 @@ def test_a_driver_that_wakes_up_writes_nothing(
     step = paused.commit if when == "commit" else paused.prepare
     with pytest.raises(DiagnosticError) as caught:
         step(2, parts, previous=1)
-    assert [d.code for d in caught.value.diagnostics] == ["STA002"]
+    assert [d.code for d in caught.value.diagnostics] == ["ENV012"]
     job.commit(others)
     assert sorted((row["k"], row["v"]) for row in values(topics, topic)) == [(1, "a"), (2, "by the other")]
     job.epoch(come((3, "c")))  # the other one goes on

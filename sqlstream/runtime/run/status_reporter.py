@@ -1,0 +1,122 @@
+"""Keeps `status.json` of a run up to date; see `storage.run_status`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.loop.restarts import Restart
+from sqlstream.runtime.loop.stop import Interrupted
+from sqlstream.runtime.run.request import RunRequest
+from sqlstream.storage.manifest import RunInfo
+from sqlstream.storage.run_status import (
+    ENDED,
+    FAILED,
+    RESTARTING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    RunStatus,
+    write_status,
+)
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+#: Rows per second are those of the last so many seconds.
+RATE_OVER_S = 30.0
+
+
+class StatusReporter:
+    """What a run says of itself. The run's own thread changes it, that of the lease writes it."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        run: RunInfo,
+        pipeline: str,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._rows: Counter[str] = Counter()
+        self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._status = RunStatus(run, pipeline, STARTING, 0)
+        self._lock = threading.Lock()
+
+    def observing(self, request: RunRequest) -> RunRequest:
+        """The request, whose observers this one comes before."""
+
+        def epoch(report: EpochReport) -> None:
+            self._epoch(report)
+            request.on_epoch(report)
+
+        def phase(text: str) -> None:
+            self._status = replace(self._status, doing=text)
+            request.on_phase(text)
+
+        def restart(one: Restart) -> None:
+            self._status = replace(
+                self._status, state=RESTARTING, restarts=one.attempt, problems=_problems(one.diagnostics)
+            )
+            request.on_restart(one)
+
+        return replace(request, on_epoch=epoch, on_phase=phase, on_restart=restart)
+
+    def ended(self, outcome: str) -> None:
+        """The run has ended as it should."""
+        self._status = replace(
+            self._status, state=STOPPED if outcome == "stopped" else ENDED, doing="", problems=()
+        )
+
+    def failed(self, error: BaseException) -> None:
+        """The run ends with an error. What one of ours says may have secrets in it, so only its kind is kept."""
+        if isinstance(error, Interrupted):
+            self.ended(STOPPED)
+            return
+        if isinstance(error, DiagnosticError):
+            problems = _problems(error.diagnostics)
+        else:
+            problems = ({"code": "", "message": type(error).__name__, "help": ""},)
+        self._status = replace(self._status, state=FAILED, doing="", problems=problems)
+
+    def write(self) -> None:
+        """Write what is known; a store that does not answer misses one."""
+        status = replace(self._status, at_us=int(self._wall_clock() * 1e6), rows_per_s=self._rate())
+        with contextlib.suppress(OSError):
+            write_status(self._store, status)
+
+    def _epoch(self, report: EpochReport) -> None:
+        self._rows.update(report.rows_read)
+        with self._lock:
+            self._lately.append((self._clock(), sum(report.rows_read.values())))
+        self._status = replace(
+            self._status,
+            state=RUNNING,
+            doing="",
+            epoch=report.epoch,
+            lag=dict(report.lag),
+            rows=dict(self._rows),
+            restarts=0,
+            problems=(),
+        )
+
+    def _rate(self) -> float:
+        """Rows per second; how many came with the oldest epoch says nothing, as it is not known what that took."""
+        with self._lock:
+            now = self._clock()
+            while len(self._lately) > 1 and now - self._lately[0][0] > RATE_OVER_S:
+                self._lately.popleft()
+            (since, _), *epochs = self._lately
+        return round(sum(rows for _, rows in epochs) / max(now - since, 1e-3), 1)
+
+
+def _problems(diagnostics: tuple[Diagnostic, ...]) -> tuple[dict[str, str], ...]:
+    return tuple({"code": d.code, "message": d.message, "help": d.help or ""} for d in diagnostics)
