@@ -26,7 +26,24 @@ class _Duration(click.ParamType[float]):
             self.fail(f"'{value}' is none; expected {error}", param, ctx)
 
 
+class _Address(click.ParamType[str]):
+    """HOST:PORT, or PORT alone."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As it is; fails for what is no address."""
+        from sqlstream.metrics.server import address_of
+
+        try:
+            address_of(str(value))
+        except ValueError as error:
+            self.fail(f"{error}; expected a port, or a host and a port", param, ctx)
+        return str(value)
+
+
 DURATION = _Duration()
+ADDRESS = _Address()
 
 pipeline_argument = click.argument("file", type=click.Path(path_type=Path))
 var_option = click.option(

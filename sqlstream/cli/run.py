@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from sqlstream.project import check_paths, parse_pairs, pipeline_name
 if TYPE_CHECKING:
     from sqlstream.cli.progress import Progress
     from sqlstream.connectors.filesystem.orders import FileOrders
+    from sqlstream.runtime.api import RunRequest
     from sqlstream_operators.plan.spec import PhysicalPlan
     from sqlstream_planner.diagnostics import Diagnostic
 
@@ -77,6 +79,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Close all windows at the end of the input, for good: no more is to come. A watched source ends, too.",
 )
+@click.option(
+    "--metrics",
+    type=options.ADDRESS,
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus at http://HOST:PORT/metrics while it runs. HOST: 127.0.0.1 by default.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -102,6 +110,7 @@ def command(
     accepted: tuple[str, ...],
     rewritten: tuple[str, ...],
     drain: bool,
+    metrics: str | None,
     profile: str | None,
     as_json: bool,
 ) -> int:
@@ -185,10 +194,11 @@ def command(
             progress.finished(replace(result, left_open=left_open_after(state, result)))
 
     try:
-        if as_json:
-            attempt(accepted)
-            return 0
-        needed = until_agreed(attempt, accepted, planned.rendered.sources)
+        with _measured(request, metrics) as request:
+            if as_json:
+                attempt(accepted)
+                return 0
+            needed = until_agreed(attempt, accepted, planned.rendered.sources)
         if needed is not None:
             sys.stderr.write(f"{name}: nothing was changed\n")
             return needed.exit_code
@@ -218,6 +228,15 @@ class _Warnings:
             self._printed.add(warning)
             self._progress.clear()
             show([warning], self._sources)
+
+
+def _measured(request: RunRequest, address: str | None) -> AbstractContextManager[RunRequest]:
+    """The request of a run whose metrics are served, if an address is given."""
+    if address is None:
+        return nullcontext(request)
+    from sqlstream.metrics.server import measured
+
+    return measured(request, address)
 
 
 def _progress(name: str, plan: PhysicalPlan, state: str, *, as_json: bool) -> Progress:
