@@ -29,27 +29,31 @@ class OpenCaches:
         cache = self._open.pop(slot, None)
         if cache is None or cache.reopened(checkpoint):
             return cache
-        _close(cache)
+        _close(cache, settle=False)
         return None
 
-    def keep(self, cache: Cache) -> bool:
-        """Keep a cache open for the next epoch; False if it is to be closed."""
-        if cache.scratch or not cache.is_open or len(self._open) >= self._most or cache.slot in self._open:
+    def keep(self, slot: Path, cache: Cache) -> bool:
+        """Keep the cache for a slot open for the next epoch; False if it is to be closed.
+
+        It may be a scratch slot: another process has the slot itself, and may have it for long.
+        """
+        if not cache.is_open or len(self._open) >= self._most or slot in self._open:
             return False
-        self._open[cache.slot] = cache
+        self._open[slot] = cache
         return True
 
-    def close(self) -> None:
-        """Close all, so that other processes can have the slots."""
+    def close(self, *, settle: bool = True) -> None:
+        """Close all, so that other processes can have the slots; `settle` lets a compaction that runs end its step."""
         while self._open:
             _, cache = self._open.popitem()
-            _close(cache)
+            _close(cache, settle=settle)
 
 
-def _close(cache: Cache) -> None:
+def _close(cache: Cache, *, settle: bool) -> None:
     """Close a cache. One whose folder was removed under it is nobody's loss, but RocksDB misses the folder."""
     with contextlib.nullcontext() if cache.is_there else contextlib.suppress(Exception):
         try:
-            cache.rocks.settle()
+            if settle:
+                cache.rocks.settle()
         finally:
             cache.close()

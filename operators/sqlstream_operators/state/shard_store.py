@@ -83,10 +83,12 @@ class ShardStore(StateTables):
             schema, shard, shards, max_parallelism, self, self._version.schemas, self._version.chain
         )
         slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
+        self._slot = local_dir / slot
         former = () if self._rescaling else self._version.writers
-        opened = None if kept is None else kept.take(local_dir / slot, checkpoint)
-        if kept is not None and opened is None and former and not (local_dir / slot).exists():
-            kept.close()  # the former slots may be among them
+        opened = None if kept is None else kept.take(self._slot, checkpoint)
+        if kept is not None and opened is None and not self._slot.exists():
+            if any(other != slot and (local_dir / other).exists() for other in former):
+                kept.close()  # the former slots may be among them
         self._cache = Cache.open(
             local_dir,
             slot,
@@ -154,7 +156,7 @@ class ShardStore(StateTables):
     def close(self) -> None:
         """Close the local cache, unless it is kept; writes that were not committed are dropped."""
         self.forget()  # now: this object is its own `base`, a cycle that is only collected much later
-        if self._kept is not None and self._kept.keep(self._cache):
+        if self._kept is not None and self._kept.keep(self._slot, self._cache):
             self._segments.forget()
             return
         try:

@@ -63,6 +63,7 @@ class SparkOnDemand:
         self._runner: SparkJobRunner | None = None
         self._paces = Paces()
         self._kept = OpenCaches()
+        self._killed = False
 
     @property
     def parallelism(self) -> int:
@@ -117,12 +118,13 @@ class SparkOnDemand:
 
     def close(self) -> None:
         """Close what is open, and stop Spark if it was started here."""
-        self._kept.close()
+        self._kept.close(settle=not self._killed)
         if self._runner is not None:
             self._runner.close()
 
     def kill(self) -> None:
-        """End Spark's JVM, whatever it does: this process may be waiting for it."""
+        """End Spark's JVM, whatever it does: this process may be waiting for it. Nothing is waited for from now on."""
+        self._killed = True
         if self._begun is not None and self._begun.process is not None:
             self._begun.process.kill()
 

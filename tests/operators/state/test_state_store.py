@@ -26,6 +26,7 @@ from sqlstream_operators.state.cache import fetch
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.delta import decode_delta, encode_delta
 from sqlstream_operators.state.memory import MemoryShardStore
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES, RocksBytes
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.snapshots import SnapshotPolicy
@@ -77,10 +78,11 @@ class Bench:
             local_dir=self.root / executor,
             epoch=changes.pop("epoch", version.version + 1),
             policy=self.policy,
+            kept=changes.pop("kept", None),
         )
 
-    def epoch(self, rows: pa.Table, executor: str = "a") -> None:
-        with self.open(executor) as store:
+    def epoch(self, rows: pa.Table, executor: str = "a", kept: OpenCaches | None = None) -> None:
+        with self.open(executor, kept=kept) as store:
             store.put("sums", rows)
             self.version = store.commit()
 
