@@ -161,11 +161,11 @@ def machine_trouble(error: BaseException) -> str | None:
     """
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
-        said = " ".join(error.strerror.split())
+        reason = " ".join(error.strerror.split())
         place = f": {error.filename}" if error.filename is not None else ""
-        text = f"{said}{place}"
+        text = f"{reason}{place}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return f"the disk is full{place or f' ({said})'}" if full else text
+        return f"the disk is full{place or f' ({reason})'}" if full else text
     if os.strerror(errno.ENOSPC) in text or os.strerror(errno.EDQUOT) in text:
         return f"the disk is full ({text})"
     return text if isinstance(error, OSError) or _DISK.search(text) else None

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: How deep Python may recurse there (frames). A level of an expression takes up to ten of them.
+#: How deep Python may recurse there (frames). One nesting of an expression takes up to ten of them.
 FRAMES = 250_000
 #: The stack's size in bytes. It is address space: memory is taken only as far as the stack is used.
 _STACK = 1 << 30

@@ -101,7 +101,7 @@ class InternalError(SqlstreamError):
 SUPPORTED = "docs/sql.md lists what can be run"
 
 #: What to do where an expression or a query nests too deeply.
-SHALLOWER = "write it with fewer levels, or compute it in more than one pipeline"
+SHALLOWER = "nest it less deeply, or compute it in more than one pipeline"
 
 
 def refuse(
@@ -117,7 +117,7 @@ def not_run_yet(at: Span | None, what: str, help: str | None = None) -> NoReturn
 
 
 def nested_too_deeply(at: Span | None) -> Diagnostic:
-    """What stands at a place has more levels than can be planned."""
+    """The syntax at a source location nests deeper than can be planned."""
     return Diagnostic("SQL107", "this is nested too deeply", at, (), SHALLOWER)
 
 

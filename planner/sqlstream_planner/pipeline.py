@@ -113,7 +113,7 @@ def plan_file(
         logical = optimize(algebra, facts=facts)
         laid_out, state_nodes = plan_with_states(logical, facts, bound.options)
         physical = replace(
-            _told_apart(laid_out, optimize(algebra, ALIKE), logical),
+            _with_sink_identities(laid_out, optimize(algebra, ALIKE), logical),
             names=column_names((*bound.roots, *logical)),
         )
     except UnsupportedError as error:
@@ -143,13 +143,15 @@ def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> 
         bind_script(script, catalog)
     except DiagnosticError as error:
         # That nothing is written may follow from the others; OPT006 says what SQL016 would.
-        told = {"SQL050"} | ({"SQL016"} if any(d.code == "OPT006" for d in errors) else set())
-        return [d for d in error.diagnostics if d not in errors and d.code not in told]
+        implied = {"SQL050"} | ({"SQL016"} if any(d.code == "OPT006" for d in errors) else set())
+        return [d for d in error.diagnostics if d not in errors and d.code not in implied]
     return []
 
 
-def _told_apart(physical: PhysicalPlan, algebra: Sequence[Sink], logical: Sequence[Sink]) -> PhysicalPlan:
-    """The plan with what each sink holds."""
+def _with_sink_identities(
+    physical: PhysicalPlan, algebra: Sequence[Sink], logical: Sequence[Sink]
+) -> PhysicalPlan:
+    """The plan with the identity of each sink's content."""
     meanings = Meanings()
     held = {
         plan.sink.name: sink_identity(meant, plan, meanings).text

@@ -29,11 +29,11 @@ def command(file: Path, variables: tuple[str, ...], profile: str | None, as_json
     project = load_project(file.parent, profile)
     planned = plan(file, project, parse_pairs(variables, "--var"))
     note = differs_from_flink(planned)
-    told = (*planned.warnings, *([note] if note is not None else []))
+    diagnostics = (*planned.warnings, *([note] if note is not None else []))
     if as_json:
-        click.echo(to_json(told, ok=True, file=str(file)))
+        click.echo(to_json(diagnostics, ok=True, file=str(file)))
         return
-    show(told, planned.rendered.sources)
+    show(diagnostics, planned.rendered.sources)
     physical = planned.physical
     parts = [
         counted(len(physical.sources), "source"),

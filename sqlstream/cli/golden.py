@@ -73,9 +73,9 @@ def check(
     given = parse_pairs(variables, "--var")
     from sqlstream.golden import check as golden
     from sqlstream.runtime.spark.on_demand import SparkOnDemand
-    from sqlstream.runtime.tasks.no_pandas import tell_arrow
+    from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
 
-    tell_arrow()  # small epochs run here
+    hide_pandas_from_arrow()  # small epochs run here
     # All are planned before Spark starts: a mistake in the last file shows at once.
     pipelines = [golden.Pipeline.load(file, given, profile, golden_dir) for file in chosen]
     for pipeline in pipelines:
@@ -159,8 +159,8 @@ def _mark(ok: bool) -> str:
 def _show_check(file: Path, outcome: Outcome, limit: int) -> None:
     from sqlstream.golden.show import counts, difference_lines
 
-    said = ", ".join(f"{sink.sink} {sink.rows:,}" for sink in outcome.sinks)
-    click.echo(f"{_mark(outcome.ok)} {file}  rows: {said}")
+    sizes = ", ".join(f"{sink.sink} {sink.rows:,}" for sink in outcome.sinks)
+    click.echo(f"{_mark(outcome.ok)} {file}  rows: {sizes}")
     for sink in outcome.sinks:
         if sink.difference is None:
             click.echo(f"     {_short(sink.file)} does not exist; `sqlstream golden update {file}` writes it")
@@ -183,8 +183,8 @@ def _show_update(file: Path, outcome: Outcome, limit: int) -> None:
 
     click.echo(str(file))
     for sink in outcome.sinks:
-        said = _said(sink, counts)
-        click.echo(f"  {_short(sink.file)}: {sink.rows:,} rows, {said}")
+        what = _what_was_written(sink, counts)
+        click.echo(f"  {_short(sink.file)}: {sink.rows:,} rows, {what}")
         if sink.difference:
             lines = difference_lines(
                 sink.difference,
@@ -200,7 +200,7 @@ def _show_update(file: Path, outcome: Outcome, limit: int) -> None:
         click.echo(f"  {_short(path)}: removed, no sink has this name")
 
 
-def _said(sink: SinkOutcome, counts: Callable[[Any], str]) -> str:
+def _what_was_written(sink: SinkOutcome, counts: Callable[[Any], str]) -> str:
     if sink.difference is None:
         return "written"
     if not sink.difference:

@@ -223,10 +223,10 @@ def _clauses(plan: EditPlan, sources: Mapping[str, str], *, colour: bool) -> Ite
         if last is None or (last.file, last.line) != (at.file, at.line):
             yield f"{at.line:{len(margin)}} | {text}"
         carets = "^" * max(1, min(at.length, len(text) - at.column + 1))
-        told = "; ".join(
+        verdicts = "; ".join(
             f"{', '.join(shown_meanings(names))}: {verdict}" for verdict, names in found[at].items()
         )
-        under = f"{_COLOURS['+']}{carets} {told}{_RESET}" if colour else f"{carets} {told}"
+        under = f"{_COLOURS['+']}{carets} {verdicts}{_RESET}" if colour else f"{carets} {verdicts}"
         yield f"{margin} | {' ' * (at.column - 1)}{under}"
         last = at
 

@@ -313,14 +313,14 @@ def about(seconds: float) -> str:
 def restart_lines(name: str, restart: Restart) -> list[str]:
     """Why a run is begun again, and when."""
     attempt = f"attempt {restart.attempt}" + ("" if restart.of is None else f" of {restart.of}")
-    told = [f"{name}: {diagnostic.message} [{diagnostic.code}]" for diagnostic in restart.diagnostics]
-    return [*told, f"{name}: trying again in {restart.delay_s:.3g} s ({attempt})"]
+    reasons = [f"{name}: {diagnostic.message} [{diagnostic.code}]" for diagnostic in restart.diagnostics]
+    return [*reasons, f"{name}: trying again in {restart.delay_s:.3g} s ({attempt})"]
 
 
 def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) -> list[str]:
     """How a run ended, in a few lines."""
     but = f" but {counted(len(result.skipped), 'file')}" if result.skipped else ""
-    said = {
+    ending = {
         "exhausted": f"done, all input that is there{but} is read, all results are committed",
         "stopped": "stopped, what was read is committed; run again to go on"
         if result.unfinished is None
@@ -329,7 +329,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         if result.last_epoch is not None
         else "nothing to read, no source has ever had a row",
     }.get(result.outcome, result.outcome)
-    lines = [f"{name}: {said}"]
+    lines = [f"{name}: {ending}"]
     if result.outcome != "nothing new":
         lines += _table("read", ((n, counted_rows(r, "row"), "") for n, r in result.rows_read.items()))
         places = {sink.name: _place(sink.connector, sink.options) for sink in without_secrets(plan).sinks}

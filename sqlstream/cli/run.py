@@ -147,10 +147,10 @@ def command(
     from sqlstream.runtime.loop.epoch_warnings import EpochWarnings
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
-    from sqlstream.runtime.tasks.no_pandas import tell_arrow
+    from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
     from sqlstream.state.open_windows import left_open_after
 
-    tell_arrow()  # small epochs run here
+    hide_pandas_from_arrow()  # small epochs run here
     check_feedback(physical, planned.written, base_dir, state)
     name = pipeline_name(planned, file)
     progress = _progress(name, physical, state, as_json=as_json)

@@ -242,7 +242,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class EditableSink(Sink, Protocol):
-    """A sink whose target can be brought to another shape, or begun anew, by the epoch that carries an edit out."""
+    """A sink whose target can be altered to another schema, or begun anew, by the epoch that carries an edit out."""
 
     def begin_with(self, edit: TargetEdit) -> None:
         """The next epoch that is checked, prepared or committed does this first, as a part of it."""

@@ -38,5 +38,5 @@ RECORDS = Beside((RECORD_COLUMN,), {RECORD_COLUMN: "row_number() OVER () - 1"})
 
 def of_files(items: list[str]) -> Beside:
     """SELECT items that may ask for the number of the file in the reader's list (`file_index`)."""
-    asked = any("file_index" in item for item in items)
-    return Beside(tuple(items), {"file_index": "file_index"} if asked else {})
+    wanted = any("file_index" in item for item in items)
+    return Beside(tuple(items), {"file_index": "file_index"} if wanted else {})

@@ -62,8 +62,8 @@ class Pipeline:
     ) -> Pipeline:
         """Plan a file: the project's variables, then the file's `-- golden: var`, then `variables`."""
         project = load_project(file.parent, profile)
-        said = directives(file).variables if file.is_file() else {}
-        planned = plan(file, project, {**said, **variables})
+        defaults = directives(file).variables if file.is_file() else {}
+        planned = plan(file, project, {**defaults, **variables})
         check_paths(planned, file.parent)
         return cls(file, golden_folder(file, golden_dir), planned)
 

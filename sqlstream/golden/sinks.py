@@ -62,7 +62,7 @@ class CapturedSinks:
         return _Catching(self._tables.setdefault(spec.name, []))
 
     def rows(self, sink: SinkSpec) -> Rows:
-        """What a redirected sink holds. Raises DiagnosticError (DAT002) if rows were retracted that had not been given."""
+        """The content of a redirected sink. Raises DiagnosticError (DAT002) if rows were retracted that had not been given."""
         duck = DuckSession()
         names = ", ".join(quote_identifier(column.name) for column in sink.schema)
         file = self._files.get(sink.name)

@@ -32,7 +32,7 @@ class Checked:
             return
         *others, (name, what) = self.damaged
         raise DiagnosticError(
-            *(Diagnostic("STA003", f"the file {store.path(other)} {said}") for other, said in others),
+            *(Diagnostic("STA003", f"the file {store.path(other)} {damage}") for other, damage in others),
             Diagnostic(
                 "STA003",
                 f"the file {store.path(name)} {what}",

@@ -172,25 +172,25 @@ class StateDatabase:
                     raise dataset.failure from None
             raise DiagnosticError(self._diagnostic(str(error), sql, offset)) from None
 
-    def _diagnostic(self, said: str, sql: str, offset: int) -> Diagnostic:
-        brace = said.find("{")
+    def _diagnostic(self, text: str, sql: str, offset: int) -> Diagnostic:
+        brace = text.find("{")
         try:
-            told = json.loads(said[brace:]) if brace >= 0 else {}
+            details = json.loads(text[brace:]) if brace >= 0 else {}
         except ValueError:
-            told = {}
-        message = str(told.get("exception_message", said)).strip()
-        place, _, length = str(told.get("location", "")).strip("[]").partition(",")
+            details = {}
+        message = str(details.get("exception_message", text)).strip()
+        place, _, length = str(details.get("location", "")).strip("[]").partition(",")
         span = None
         if place.isdigit():
             # DuckDB counts bytes.
             before = len(sql.encode()[: max(int(place) - offset, 0)].decode(errors="ignore"))
             span = _span(sql, before, int(length) if length.isdigit() else 1)
-        if told.get("type") == "Table" and "name" in told:
-            return self._unknown(str(told["name"]), span)
+        if details.get("type") == "Table" and "name" in details:
+            return self._unknown(str(details["name"]), span)
         first, _, rest = message.partition("\n")
         notes = tuple(line.strip() for line in rest.split("\n")[:8] if line.strip())
         help_ = None
-        if told.get("exception_type") == "Permission":
+        if details.get("exception_type") == "Permission":
             first, help_ = (
                 "a query of state can't reach files",
                 "select from what `sqlstream state list` names",

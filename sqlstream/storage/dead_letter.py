@@ -74,7 +74,7 @@ def withdraw(store: CheckpointStore, tables: Collection[str], before: int) -> No
                 store.put(name, file)
 
 
-def told_again(
+def report_again(
     store: CheckpointStore, folder: str, whole: Collection[str], more: Collection[str], epoch: int
 ) -> tuple[str, int] | None:
     """Stage the malformed rows that a backfill in `folder` found as dead letters of `epoch`: the file's name and how many.

@@ -58,10 +58,10 @@ class RememberedTypes:
     def failures(self, constants: Sequence[str]) -> Sequence[str | None]:
         """Of each constant: why DuckDB can't compute its value; None: nothing is wrong with it."""
         good = self._load().constants
-        asked = [c for c in constants if _short_digest(c) not in good]
-        if not asked:
+        unknown = [c for c in constants if _short_digest(c) not in good]
+        if not unknown:
             return [None] * len(constants)
-        whys = dict(zip(asked, self._oracle.failures(asked), strict=True))
+        whys = dict(zip(unknown, self._oracle.failures(unknown), strict=True))
         good.update(dict.fromkeys(_short_digest(c) for c, why in whys.items() if why is None))
         self._changed = True
         return [whys.get(c) for c in constants]

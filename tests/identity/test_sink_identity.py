@@ -226,7 +226,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
             for name in _HOW_A_REGISTRY_IS_REACHED
         ),
     }
-    assert {d.name for d in REGISTERED.descriptors if d.sink.tells_epochs} == {"duckdb", "postgres"}
+    assert {d.name for d in REGISTERED.descriptors if d.sink.records_epochs} == {"duckdb", "postgres"}
 
 
 @pytest.mark.parametrize("password", ["'password' = 'a1'", "'username' = 'me', 'password' = 'b2'"])

@@ -27,7 +27,7 @@ class Message:
 
 
 def producer(level: int, ordinal: int) -> int:
-    """The number of a task among the producers of an edge: by level, then by its number there.
+    """The number of a task among the producers of an edge: by stage level, then by its number there.
 
     >>> producer(0, 5) < producer(1, 0) < producer(1, 1)
     True

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sqlstream_operators.plan.equal_values import has_equals, told_apart
+from sqlstream_operators.plan.equal_values import distinguishing, has_equals
 from sqlstream_operators.plan.schema import Schema, column_of
 from sqlstream_operators.plan.top_n_spec import Ordering
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
@@ -119,7 +119,7 @@ def tie_sql(
     decided = {term.column for term in order} | set(partition)
     terms = [f"{_sql(c.name, names)} ASC NULLS FIRST" for c in columns if c.name not in decided]
     equal = [c for c in columns if has_equals(c.type) and c.name not in partition]
-    return [*terms, *(f"{told_apart(_sql(c.name, names), c.type)} DESC" for c in equal)]
+    return [*terms, *(f"{distinguishing(_sql(c.name, names), c.type)} DESC" for c in equal)]
 
 
 def _sql(name: str, names: dict[str, str] | None) -> str:

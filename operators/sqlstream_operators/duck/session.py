@@ -249,8 +249,10 @@ class DuckSession:
     def error(self, error: Exception, sql: str = "") -> OperatorError:
         """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed, or ran out of memory or disk."""
         if isinstance(error, duckdb.OutOfMemoryException):
-            said = " ".join(str(error).partition("Possible solutions")[0].split())
-            return MemoryExhaustedError(f"DuckDB may use {self._limit >> 20} MiB of memory in a task: {said}")
+            message = " ".join(str(error).partition("Possible solutions")[0].split())
+            return MemoryExhaustedError(
+                f"DuckDB may use {self._limit >> 20} MiB of memory in a task: {message}"
+            )
         fatal = isinstance(error, duckdb.FatalException | duckdb.InternalException)
         self._broken = self._broken or fatal
         if fatal and "call JSONCommon::ValidatePath first" in str(error):

@@ -23,7 +23,7 @@ from .spec import (
 def cut_down(plan: PhysicalPlan, states: Collection[str], sinks: Collection[str] = ()) -> PhysicalPlan:
     """The part of a plan that makes the states of these ids and the rows of these sinks, by name.
 
-    It computes them as the whole plan does; operators below them keep their states too. Levels are counted anew where
+    It computes them as the whole plan does; operators below them keep their states too. Stage levels are counted anew where
     nothing is left of one. Raises KeyError for a state or a sink that the plan does not have.
     """
     known = {state.state_id for state in plan.states} | {sink.name for sink in plan.sinks}

@@ -32,11 +32,11 @@ def exactly(columns: Iterable[Column]) -> list[str]:
         name = quote_identifier(column.name)
         found.append(name)
         if has_equals(column.type):
-            found.append(told_apart(name, column.type))
+            found.append(distinguishing(name, column.type))
     return found
 
 
-def told_apart(value: str, type_: SqlType) -> str:
+def distinguishing(value: str, type_: SqlType) -> str:
     """SQL that is another for two equal values of a type that `has_equals` which are not the same."""
     return f"signbit({value})" if type_.kind in (Kind.FLOAT, Kind.DOUBLE) else f"CAST({value} AS VARCHAR)"
 
@@ -45,5 +45,5 @@ def differing(one: str, other: str, type_: SqlType) -> str:
     """SQL that is true where two values of a type are not the same."""
     found = f"{one} IS DISTINCT FROM {other}"
     if has_equals(type_):
-        found += f" OR {told_apart(one, type_)} IS DISTINCT FROM {told_apart(other, type_)}"
+        found += f" OR {distinguishing(one, type_)} IS DISTINCT FROM {distinguishing(other, type_)}"
     return found

@@ -14,7 +14,7 @@ JOINS = ("inner", "left", "right", "full", "semi", "anti")
 
 @dataclass(frozen=True, slots=True)
 class JoinSideSpec:
-    """One side of a join: the columns that it has, and whether its rows can go.
+    """One side of a join: the columns that it has, and whether its rows are updating.
 
     `keys` are, in the order of the join's keys, the columns that a key is as it stands; '' where the key is computed.
     `distinct`: no row is there twice (a key of the rows is known, and nothing is forgotten), so that a row that comes was
@@ -73,7 +73,7 @@ class JoinSpec(NoWatermark, Forgets):
     the side. A count that would fall below 0 (a row that goes before it came) is kept, and counts as 0. Rows with a NULL
     among their keys are kept of a preserved side ('anti': of the left), so that the answer is in the state.
 
-    Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows can go. No
+    Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows are updating. No
     two changes of it cancel out, but equal rows of an append-only side are not one there either.
     """
 
@@ -104,7 +104,7 @@ class JoinSpec(NoWatermark, Forgets):
     def only_come(self, side: str) -> bool:
         """Whether rows of a side ('left' or 'right') are never retracted, so that none is looked for again.
 
-        Of a key that only tells which rows of the left have a partner, once is enough: it is looked for.
+        Of a key that only decides which rows of the left have a partner, once is enough: it is looked up.
         """
         rows = self.left if side == "left" else self.right
         tells = side == "right" and self.type in ("semi", "anti") and rows.counted

@@ -3,7 +3,7 @@
 Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how many times a row comes
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is
 append-only: each row comes once. What an operator emits is consolidated: a row stands in it once, and not at
-all if it came and went within the epoch; of joins see `JoinSpec`.
+all if it was inserted and retracted within the epoch; of joins see `JoinSpec`.
 
 The `kind` of a spec stands for its class in stored plans: a fixed string, whatever the class is called.
 `emits_changes` says whether what the operator emits has WEIGHT_COLUMN.
@@ -149,7 +149,7 @@ class StatefulSpec(ABC):
 
 
 class ReadingSpec(ABC):
-    """The base of specs of operators that keep nothing: they read what operators of the same stage keep, and are told by
+    """The base of specs of operators that keep nothing: they read what operators of the same stage keep, and are driven by
     these what changes.
     """
 

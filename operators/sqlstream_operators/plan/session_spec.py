@@ -24,7 +24,7 @@ START, LAST, ROWS, NEXT = "__start", "__last", "__rows", "__next"
 TIME_OF_ROW, NUMBER_OF_ROW = "__time", "__number"
 
 #: What is reported of a row that may be late, besides its columns.
-TOLD: Schema = (Column("event_time", TIMESTAMP), Column("row", VARCHAR))
+LATE_COLUMNS: Schema = (Column("event_time", TIMESTAMP), Column("row", VARCHAR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class SessionWindowsSpec(ByWatermark, KeepsForGood):
 
     Input: `columns` and SLICE_COLUMN BIGINT (the end of the session that the row alone would be: its time + gap, µs),
     append-only, in arrival order. With `decides_late` a second input has the rows whose own session is closed: `columns`,
-    SLICE_COLUMN and `TOLD`. Those that meet no open session are late: they are handed back for the dead letters of `table`.
+    SLICE_COLUMN and `LATE_COLUMNS`. Those that meet no open session are late: they are returned as dead-letter rows of
+    `table`.
 
     State, all by the columns of `partition`: `sessions` (layout 'key', sub-key START): LAST, ROWS, NEXT; `closing` (layout
     'time': the session's end): START; `rows` (layout 'key', sub-key TIME_OF_ROW and NUMBER_OF_ROW): the other columns.

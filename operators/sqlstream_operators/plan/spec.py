@@ -1,9 +1,9 @@
 """The physical plan as plain data: what runs in which Spark task. Importable without Arrow, DuckDB or RocksDB.
 
-A pipeline is a chain of *levels*. Level 0 reads splits of the sources; every later level reads what an
-exchange brought to its shard. All stages of a level run in the same Spark task, so a relation that two
+A pipeline is a chain of *stage levels*. Level 0 reads splits of the sources; every later level reads what an
+exchange sent to its shard. All stages of a stage level run in one Spark task, so a relation that two
 consumers need is computed once, and the whole pipeline is one Spark job per epoch. An edge that skips a level
-is passed through by the level between.
+is passed through by the stage level between.
 
 Inside a stage, named relations are made in order by *steps* (DuckDB fragments and operators) and leave it by
 *outputs* (an exchange, or a sink).
@@ -341,7 +341,7 @@ class Stage:
             if isinstance(stage_input, DimensionInput | EpochInput):
                 continue
             if isinstance(stage_input, SourceInput) != (self.level == 0):
-                raise ValueError(f"stage {self.id}: sources are read at level 0, exchanges after it")
+                raise ValueError(f"stage {self.id}: sources are read at stage level 0, exchanges after it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +413,7 @@ class PhysicalPlan:
 
     @property
     def levels(self) -> int:
-        """How many Spark stages an epoch has (level 0 included)."""
+        """How many stage levels, and so Spark stages, an epoch has (level 0 included)."""
         return 1 + max((stage.level for stage in self.stages), default=0)
 
     @property

@@ -62,11 +62,11 @@ def _renamed(stage: Stage, prefix: str, called: Mapping[str, str]) -> Stage:
     outputs = tuple(
         replace(o, edge=f"{prefix}{o.edge}") if isinstance(o, ExchangeOutput) else o for o in stage.outputs
     )
-    steps = tuple(_told(step, called) for step in stage.steps)
+    steps = tuple(_with_sources_renamed(step, called) for step in stage.steps)
     return replace(stage, id=f"{prefix}{stage.id}", inputs=inputs, steps=steps, outputs=outputs)
 
 
-def _told(step: Step, called: Mapping[str, str]) -> Step:
+def _with_sources_renamed(step: Step, called: Mapping[str, str]) -> Step:
     """A step that goes by the watermarks of the sources as they are called now."""
     if isinstance(step, LateStep):
         return replace(step, watermark_sources=_names(step.watermark_sources, called))

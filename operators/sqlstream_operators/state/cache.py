@@ -1,5 +1,5 @@
-"""The local cache of one shard: a RocksDB directory at some published version, brought to the version asked
-for.
+"""The local cache of one shard: a RocksDB directory at a published version, moved forward to the version
+that an epoch needs.
 
 Layout of a slot: `lock`, `db/` (RocksDB), `digests.json` (digests of its immutable files), `pending/` (the
 delta that this machine uploaded last), `segments/` (copies of those of a store that is elsewhere). Whoever
@@ -34,7 +34,7 @@ UNFLUSHED_BYTES = 1 << 20
 
 
 class Cache:
-    """An open slot at exactly the version asked for; use `Cache.open`, and `close` at the end."""
+    """An open slot at exactly the requested version; use `Cache.open`, and `close` at the end."""
 
     def __init__(self, slot: Path, lock: int, scratch: bool, checkpoint: CheckpointStore) -> None:
         self.slot = slot
@@ -151,7 +151,7 @@ class Cache:
         build(self)
         if self.rocks.marker() != chain:
             raise StateCorruptionError(
-                str(self.db_directory), "the rebuilt state is not the version asked for"
+                str(self.db_directory), "the rebuilt state is not the requested version"
             )
 
     @property

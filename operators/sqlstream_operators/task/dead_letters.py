@@ -43,12 +43,12 @@ STAGED = "staging/dead-letter"
 """Where a task's file is until its epoch is committed."""
 
 FOLDER_PREFIX = "letters-"
-"""How folders are called in which tasks collect."""
+"""The prefix of folders in which tasks collect dead-letter rows."""
 
 
 _OF_WINDOW = ("window_start", "window_end", "windows", "event_time")
 #: The relation with the rows that an operator found to be late.
-_TOLD = "__late_rows"
+_LATE_ROWS = "__late_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +90,26 @@ class DeadLetters:
 
     def outside(self, source: SourceSpec, columns: Iterable[str], sql: str, duck: DuckSession) -> int:
         """Keep rows of a source, given by `sql`, whose event time is none to compute with; how many there are."""
-        told = Relations(duck)
-        told.add_sql(_TOLD, sql, ())
+        relations = Relations(duck)
+        relations.add_sql(_LATE_ROWS, sql, ())
         packed = ", ".join(f"{quote_identifier(name)} := {quote_identifier(name)}" for name in columns)
-        rows = f'SELECT NULL AS window_end, to_json(struct_pack({packed})) AS "row" FROM {_TOLD}'
-        far = _DeadLetters(source.name, f"source {source.name}", rows, (_TOLD,))
+        rows = f'SELECT NULL AS window_end, to_json(struct_pack({packed})) AS "row" FROM {_LATE_ROWS}'
+        far = _DeadLetters(source.name, f"source {source.name}", rows, (_LATE_ROWS,))
         column = "" if source.watermark is None else source.watermark.column
         reason = f"the event time {column} is not within the years 0 to 9999"
-        return self._rows_of(far, told, WATERMARK_MIN, "no-time", reason, ())
+        return self._rows_of(far, relations, WATERMARK_MIN, "no-time", reason, ())
 
     def decided(self, operator: str, source: str, rows: pa.Table, duck: DuckSession, watermark: int) -> int:
         """Keep the rows of `source` that an operator found to be late at `watermark` (µs); how many there are."""
-        told = Relations(duck)
+        relations = Relations(duck)
         columns = ("window_start", "window_end", "event_time", "row")
         types = (TIMESTAMP, TIMESTAMP, TIMESTAMP, VARCHAR)
-        told.add_table(_TOLD, rows, [Column(name, type_) for name, type_ in zip(columns, types, strict=True)])
-        sql = f'SELECT window_start, window_end, 1 AS windows, event_time, "row" FROM {_TOLD}'
-        late = _DeadLetters(source, operator, sql, (_TOLD,))
-        return self._rows_of(late, told, watermark, "late", _closed(watermark), _OF_WINDOW)
+        relations.add_table(
+            _LATE_ROWS, rows, [Column(name, type_) for name, type_ in zip(columns, types, strict=True)]
+        )
+        sql = f'SELECT window_start, window_end, 1 AS windows, event_time, "row" FROM {_LATE_ROWS}'
+        late = _DeadLetters(source, operator, sql, (_LATE_ROWS,))
+        return self._rows_of(late, relations, watermark, "late", _closed(watermark), _OF_WINDOW)
 
     def malformed(self, source: str, rows: Iterable[BadRow]) -> int:
         """Keep what could not be read; how many rows these are."""
@@ -130,9 +132,9 @@ class DeadLetters:
         """Keep rows of an operator over which an expression fails: its name, why, the expression, the values as text."""
         with self._file().open("a", encoding="utf-8") as out:
             for operator, reason, expression, row in rows:
-                told = {"epoch": self.epoch.epoch, "kind": "failed", "operator": operator, "reason": reason}
+                head = {"epoch": self.epoch.epoch, "kind": "failed", "operator": operator, "reason": reason}
                 out.write(
-                    json.dumps(_present({**told, "expression": expression, "row": row}), ensure_ascii=False)
+                    json.dumps(_present({**head, "expression": expression, "row": row}), ensure_ascii=False)
                     + "\n"
                 )
                 self.counts["failed"] += 1
@@ -165,9 +167,9 @@ class DeadLetters:
         reason: str,
         fields: Iterable[str],
     ) -> int:
-        told = {"kind": kind, "source": step.table, "operator": step.operator, "reason": reason}
+        head = {"kind": kind, "source": step.table, "operator": step.operator, "reason": reason}
         items = [f"{self.epoch.epoch} AS epoch"]
-        items += [f"{quote_literal(text)} AS {name}" for name, text in told.items()]
+        items += [f"{quote_literal(text)} AS {name}" for name, text in head.items()]
         items += [*fields, 'CAST("row" AS JSON) AS "row"']
         timed = "IS NOT NULL" if kind == "late" else "IS NULL"
         sql = f"SELECT {', '.join(items)}\nFROM (\n{step.late_sql}\n) AS letters\nWHERE window_end {timed}"
@@ -205,7 +207,7 @@ def digest(content: BinaryIO) -> str:
 
 
 def _text(name: str, value: str | bytes | None) -> dict[str, Any]:
-    r"""A value as text; bytes that are none are also given whole.
+    r"""A value as text; bytes that are not UTF-8 are also given as base64.
 
     >>> _text("row", b"caf\xc3\xa9"), _text("row", b"a\xff")
     ({'row': 'café'}, {'row': 'a\\xff', 'row_base64': 'Yf8='})

@@ -109,7 +109,7 @@ def watermarks_for(
 ) -> Watermarks:
     """The watermarks of an operator: the least of its sources'.
 
-    Where rows of it come from an operator (from a level after 0), they left that one in this very epoch, for
+    Where rows of it come from an operator (from a stage level after 0), they left that one in this very epoch, for
     windows that this epoch's watermark closed. So only what the epoch before closed is late for them.
     """
     try:
@@ -125,7 +125,7 @@ def watermarks_for(
 
 
 def _from_operator(plan: PhysicalPlan, stage: Stage, operator: str) -> bool:
-    """Whether the operator is in this stage and reads, through whatever steps, what a level after 0 sent."""
+    """Whether the operator is in this stage and reads, through whatever steps, what a stage level after 0 sent."""
     needed = {name for s in stage.steps if s.name == operator for name in _reads(s)}
     for step in reversed(stage.steps):
         if step.name in needed:

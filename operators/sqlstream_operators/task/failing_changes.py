@@ -90,8 +90,8 @@ def _alone(
     def run(first: int, last: int) -> DataError | None:
         return _error(relations, name, {**empty, of: table.slice(first - 1, last - first + 1)})
 
-    told = run(1, len(table)) if len(table) else None
-    return {} if told is None else failing(1, len(table), told, run)
+    failure = run(1, len(table)) if len(table) else None
+    return {} if failure is None else failing(1, len(table), failure, run)
 
 
 def _fails(relations: Relations, name: str, made_of: dict[str, pa.Table], of: str, row: pa.Table) -> bool:

@@ -104,10 +104,10 @@ def failing(first: int, last: int, failed: DataError, run: Run) -> dict[int, Dat
     return found or None
 
 
-def said_of(error: DataError) -> tuple[str, str | None]:
+def message_and_sql(error: DataError) -> tuple[str, str | None]:
     """What DuckDB says, and the line of SQL that it points at.
 
-    >>> said_of(DataError('Conversion Error: no\\n\\nLINE 2:   CAST("s" AS INTEGER) AS "x",\\n   ^'))
+    >>> message_and_sql(DataError('Conversion Error: no\\n\\nLINE 2:   CAST("s" AS INTEGER) AS "x",\\n   ^'))
     ('Conversion Error: no', 'CAST("s" AS INTEGER) AS "x"')
     """
     message, found, line = error.message.partition("\nLINE ")

@@ -1,4 +1,4 @@
-"""What a task tells the driver about an epoch."""
+"""What a task reports to the driver about an epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import StagedDeadLetters
 
-#: The edge on which reports travel to the driver, if they go through later levels.
+#: The edge on which reports travel to the driver, if they go through later stage levels.
 REPORT_EDGE = "$report"
 
 
@@ -35,11 +35,11 @@ class StagedPart:
 class Report:
     """One task's figures for one epoch.
 
-    task: its name, unique in the epoch. rows, bytes: read from the source, or arrived on the level's edges
+    task: its name, unique in the epoch. rows, bytes: read from the source, or arrived on the stage level's edges
     (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. lanes: the greatest
     watermark expression in the split, µs, by lane. ahead: rows that are too far ahead of the clock to count for it.
     late: late rows of each late step's operator. uncounted: by table and operator, its rows that were late or had no time.
-    malformed: rows that could not be read. letters: the file of both. state: the new version of this shard, by state id.
+    malformed: rows that could not be read. letters: the file of the dead-letter rows. state: the new version of this shard, by state id.
     metrics: by operator step. timings: µs by phase (read, fragment, encode, state, close, write).
     """
 
@@ -116,11 +116,11 @@ class Report:
         return cls(**header)
 
     def to_message(self) -> Message:
-        """The report as a message that later levels pass on."""
+        """The report as a message that later stage levels pass on."""
         return Message(REPORT_EDGE, 0, producer(self.level, self.ordinal), self.to_bytes())
 
 
 def reports_among(messages: list[Message]) -> Iterator[Report]:
-    """The reports among the messages that left the last level, in the order of their producers."""
+    """The reports among the messages that left the last stage level, in the order of their producers."""
     for message in sorted((m for m in messages if m.edge == REPORT_EDGE), key=lambda m: m.producer):
         yield Report.from_bytes(message.blob)

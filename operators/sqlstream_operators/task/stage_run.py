@@ -1,4 +1,4 @@
-"""Running the stages of a level over their relations, in one task."""
+"""Running the stages of a stage level over their relations, in one task."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from sqlstream_operators.task.stage_reading import read_once
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
 from .failing_changes import one_failing, without_failing
-from .failing_rows import said_of
+from .failing_rows import message_and_sql
 from .io import Refusing, Stores, Writers
 from .opened_states import OpenedStates
 from .report import Report, StagedPart
@@ -65,7 +65,7 @@ def task_name(epoch: EpochContext, level: int, ordinal: int) -> str:
 
 @dataclass(slots=True)
 class StageRun:
-    """One run of the stages of a level; what they send and write is collected and leaves at the end."""
+    """One run of the stages of a stage level; what they send and write is collected and leaves at the end."""
 
     plan: PhysicalPlan
     level: int
@@ -142,7 +142,7 @@ class StageRun:
                     rows, schema, failing = rest
                     relations.add_table(name, rows, schema)
                     self.letters.failed(
-                        (change.of, *said_of(change.error), dict(self._values(change.row)))
+                        (change.of, *message_and_sql(change.error), dict(self._values(change.row)))
                         for change in failing
                         if not (change.taken_back or self.epoch.retracts)
                     )
@@ -156,14 +156,14 @@ class StageRun:
     def _values(self, row: pa.Table) -> tuple[tuple[str, str], ...]:
         """The columns of a row by the names of the query, and their values as text."""
         names = [name for name in row.column_names if name not in (WEIGHT_COLUMN, SLICE_COLUMN)]
-        told = [self.plan.names.get(name, name) for name in names]
-        if len(set(told)) < len(told):
-            told = names
+        shown = [self.plan.names.get(name, name) for name in names]
+        if len(set(shown)) < len(shown):
+            shown = names
         listed = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in names)
         values = self.duck.query(f"SELECT [{listed}] AS v FROM {quote_identifier(_ROW)}", {_ROW: row})
         return tuple(
             (name, "NULL" if value is None else value)
-            for name, value in zip(told, values.column(0)[0].as_py(), strict=True)
+            for name, value in zip(shown, values.column(0)[0].as_py(), strict=True)
         )
 
     def _late(self, step: LateStep, relations: Relations) -> None:
@@ -343,7 +343,7 @@ class StageRun:
 
     def _stores(self, step: str) -> Stores:
         if self.stores is None:
-            raise InternalError(f"{step} is at level 0, where no shard has state")
+            raise InternalError(f"{step} is at stage level 0, where no shard has state")
         return self.stores
 
     def _known_version(self, schema: StateSchema) -> ShardVersion | None:

@@ -34,7 +34,7 @@ from sqlstream_operators.task.stage_reading import readings
 from .dead_letters import DeadLetters
 from .dimensions import add_dimensions
 from .epoch import EpochContext, rocks_stores, watermarks_for
-from .failing_rows import ChosenRows, FailingRow, failing, said_of
+from .failing_rows import ChosenRows, FailingRow, failing, message_and_sql
 from .io import LANE_COLUMN, Dividing, OfLanes, SplitReader, Stores, Writers
 from .poisoned import place_of
 from .report import REPORT_EDGE, Report
@@ -64,7 +64,7 @@ def run_source_task(
     whole: SplitReader | None = None,
     lenient: SplitReader | None = None,
 ) -> Iterator[Message | Report]:
-    """Read one split through all level-0 stages of its source; the report comes last.
+    """Read one split through all stages of its source at stage level 0; the report comes last.
 
     `whole` reads all the columns that the source declares: dead letters are whole rows, also where the query
     needs less (None: `reader` does). `lenient` does so for a split with unreadable rows, and takes the columns
@@ -116,11 +116,11 @@ def run_source_task(
                 read = _run_source(task, source, lanes, stages, rows_of)
             task.check_sinks(writers)
         except (*DUCKDB_ERRORS, DataError) as error:
-            told = error if isinstance(error, DataError) else duck.error(error)
-            if isinstance(told, InputFileError):
-                raise InputFileError(f"source {source_name}: {told.message}", told.help) from error
-            if not isinstance(told, DataError):
-                raise told from error
+            failure = error if isinstance(error, DataError) else duck.error(error)
+            if isinstance(failure, InputFileError):
+                raise InputFileError(f"source {source_name}: {failure.message}", failure.help) from error
+            if not isinstance(failure, DataError):
+                raise failure from error
 
             def computed(
                 some: SplitReader, every: SplitReader | None, part: Any, kept: DeadLetters
@@ -148,13 +148,13 @@ def run_source_task(
             rest = None
             if plan.options.failing_rows in ("dead-letter", "dead-letter-as-read") and not duck.broken:
                 rest = _without_failing(
-                    source, reader, lenient or whole, split, duck, letters, told, computed
+                    source, reader, lenient or whole, split, duck, letters, failure, computed
                 )
             if rest is None:
                 place = place_of(reader, split, fails)
-                if isinstance(told, RefusedRowError):
-                    raise RefusedRowError(told.message, told.help, place) from error
-                raise DataError(f"source {source_name}: {told.message}", told.sql, place) from error
+                if isinstance(failure, RefusedRowError):
+                    raise RefusedRowError(failure.message, failure.help, place) from error
+                raise DataError(f"source {source_name}: {failure.message}", failure.sql, place) from error
             task, read, malformed = rest
         finally:
             duck.reset()
@@ -180,7 +180,7 @@ def _without_failing(
     split: Any,
     duck: DuckSession,
     letters: DeadLetters,
-    told: DataError,
+    failure: DataError,
     computed: Callable[[SplitReader, SplitReader | None, Any, DeadLetters], tuple[StageRun, Read]],
 ) -> tuple[StageRun, Read, int] | None:
     """The stages over the rows of a split that don't fail by themselves; the others are dead letters, as unreadable ones.
@@ -210,7 +210,7 @@ def _without_failing(
     try:
         bad = list(narrow.open_lenient(duck, _SPLIT, split))
         count = duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py()
-        found = failing(1, count, told, run) if count else None
+        found = failing(1, count, failure, run) if count else None
         if found is None:
             return None
         names = source.columns if wide is None else [column.name for column in source.physical]
@@ -225,7 +225,8 @@ def _without_failing(
         letters.clear()
         return None
     failed = [
-        FailingRow(text, *said_of(found[number]), origin) for number, text in zip(found, texts, strict=True)
+        FailingRow(text, *message_and_sql(found[number]), origin)
+        for number, text in zip(found, texts, strict=True)
     ]
     return task, read, letters.malformed(source.name, [*bad, *failed])
 
@@ -302,9 +303,9 @@ def _run_source(
         with task.timer.phase("read"):
             name = _SPLIT if whole is None else whole.open()
             columns = source.columns if whole is None else [column.name for column in source.physical]
-            told = f'SELECT * FROM "{name}" WHERE {outside}'
+            far_rows = f'SELECT * FROM "{name}" WHERE {outside}'
             task.count_dead_letters(
-                source.name, OUTSIDE, task.letters.outside(source, columns, told, task.duck)
+                source.name, OUTSIDE, task.letters.outside(source, columns, far_rows, task.duck)
             )
         where = f" WHERE NOT coalesce({outside}, FALSE)"
         if whole is not None:
@@ -331,9 +332,9 @@ def run_shard_task(
     writers: Writers,
     duck: DuckSession | None = None,
 ) -> Iterator[Message | Report]:
-    """Run all stages of a level in one shard; messages for later levels pass through, the report comes last.
+    """Run all stages of a stage level in one shard; messages for later ones pass through, the report comes last.
 
-    All messages are read first: what they tell of how far sources were read decides which windows close. Stages run also
+    All messages are read first: how far sources were read, by them, decides which windows close. Stages run also
     without any, so that windows close when only the watermark moved.
     """
     stages = [stage for stage in plan.stages if stage.level == level]
@@ -352,7 +353,7 @@ def run_shard_task(
             arrived[WATERMARK_EDGE].append(message)
             continue
         if message.edge not in here and message.edge not in later:
-            raise InternalError(f"nothing at level {level} or later reads edge {message.edge}")
+            raise InternalError(f"nothing at stage level {level} or later reads edge {message.edge}")
         if message.edge in here:
             arrived[message.edge].append(message)
         if message.edge in later:

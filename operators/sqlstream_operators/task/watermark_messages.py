@@ -1,7 +1,7 @@
-"""How far an epoch has read each source, told from task to task: what closes windows in the epoch that read it.
+"""How far an epoch has read each source, sent from task to task: what closes windows in the epoch that read it.
 
-A source's tasks tell every shard of the next level; each shard knows all then, and tells the shard of its number at the
-level after it. So the driver need not wait for what was read before it says what closes.
+A source's tasks send it to every shard of the next stage level; each shard knows all then, and sends it to the shard of
+its number at the stage level after it. So the driver need not wait for what was read to decide what closes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def to_shards(
 
 
 def gathered(messages: Iterable[Message]) -> LanesRead:
-    """The greatest watermark of each lane of each source (µs) that messages tell."""
+    """The greatest watermark of each lane of each source (µs) in the messages."""
     found: dict[str, dict[str, int]] = {}
     for message in messages:
         for source, lanes in json.loads(message.blob).items():
@@ -53,11 +53,11 @@ def gathered(messages: Iterable[Message]) -> LanesRead:
 
 
 def to_next_level(plan: PhysicalPlan, level: int, shard: int, read: LanesRead) -> Iterator[Message]:
-    """Tell the shard's task at the next level, if there is one, what this one knows."""
+    """Messages to the shard's task at the next stage level, if there is one, with what this one knows."""
     if read and level + 1 < plan.levels:
         yield _message(read, shard, producer(level, shard))
 
 
 def _message(read: LanesRead, shard: int, sender: int) -> Message:
-    told = {source: dict(lanes) for source, lanes in read.items()}
-    return Message(WATERMARK_EDGE, shard, sender, json.dumps(told, sort_keys=True).encode())
+    content = {source: dict(lanes) for source, lanes in read.items()}
+    return Message(WATERMARK_EDGE, shard, sender, json.dumps(content, sort_keys=True).encode())

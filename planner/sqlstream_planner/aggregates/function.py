@@ -15,7 +15,7 @@ from sqlstream_planner.logical import AggregateCall
 class Accumulator:
     """One stored field: `partial` over input rows, `merge` over stored fields (`{f}` is the field).
 
-    `meaning` tells two accumulators of the same arguments apart in fingerprints and never changes. `of_first`:
+    `meaning` distinguishes two accumulators of the same arguments in fingerprints and never changes. `of_first`:
     it is over the call's first argument, whatever others there are. `counts`: over no rows it is 0, not NULL.
     """
 
@@ -167,7 +167,7 @@ class AggregateFunction:
       `{x}`; None, or giving None for a call, if its distinct values are kept one by one.
     - `over_distinct`: a DISTINCT call over a table of distinct values with a flag for those that pass FILTER.
 
-    What DuckDB is asked, to referee: `batch_in_order` over rows in the order of arrival, `batch_any_order` over
+    The calls for DuckDB as the referee: `batch_in_order` over rows in the order of arrival, `batch_any_order` over
     rows in any order (both are given the call as it is written).
 
     `derived_from`: sets of functions whose accumulators together, over the same arguments and rows, hold this
@@ -216,7 +216,7 @@ class AggregateFunction:
     ) -> Decomposition | None:
         """The call as accumulators that depend on the multiset of rows alone, or None if it needs its values.
 
-        `weight` is the weight of a row as SQL, None if every row comes once; `retracting` says that rows can go.
+        `weight` is the weight of a row as SQL, None if every row comes once; `retracting` says that rows are updating.
         """
         if retracting:
             return self.weighted(call, weight) if self.weighted is not None else None

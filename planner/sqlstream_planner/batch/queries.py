@@ -56,7 +56,7 @@ from sqlstream_planner.logical import (
 
 
 def query_of(root: Sink) -> str:
-    """A SELECT of the rows that a sink holds at the end, with the sink's columns."""
+    """A SELECT of a sink's content at the end, with the sink's columns."""
     return _Query(root).text()
 
 

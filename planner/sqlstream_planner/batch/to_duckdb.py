@@ -19,8 +19,8 @@ from sqlstream_planner.batch.sources import Files, Header, source_view
 from sqlstream_planner.logical import EpochValues, Scan, Sink, walk
 from sqlstream_planner.pipeline import Planned
 
-#: How many levels DuckDB takes by itself is 1,000; some of ours are several of its.
-_MANY_LEVELS = 150
+#: The nesting depth that DuckDB takes by itself is 1,000; one step of ours may be several of its.
+_DEEP = 150
 # They hold for statements that are read behind them, as the shell does. To look for common parts takes DuckDB a time
 # that is cubic in the depth.
 _FOR_MANY = ("SET max_expression_depth = 50000", "SET disabled_optimizers = 'common_subexpressions'")
@@ -28,7 +28,7 @@ _FOR_MANY = ("SET max_expression_depth = 50000", "SET disabled_optimizers = 'com
 
 @dataclass(frozen=True, slots=True)
 class DuckDBScript:
-    """`sources`: (name, CREATE VIEW); `sinks`: (name, SELECT), in the file's order; `deep`: they have many levels.
+    """`sources`: (name, CREATE VIEW); `sinks`: (name, SELECT), in the file's order; `deep`: they nest deeply.
 
     `timed`: they read the clock, which stands still from the script's beginning on.
     """
@@ -64,12 +64,12 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
 
 
 def _is_deep(roots: Sequence[Sink]) -> bool:
-    """Whether there may be more levels of queries and expressions than DuckDB takes."""
-    levels: dict[int, int] = {}
+    """Whether queries and expressions may nest deeper than DuckDB takes."""
+    depths: dict[int, int] = {}
     for node in walk(roots):
         written = max((_levels(e) for e in node.expressions()), default=0)
-        levels[id(node)] = 1 + max([written, *(levels[id(i)] for i in node.inputs)])
-    return any(count > _MANY_LEVELS for count in levels.values())
+        depths[id(node)] = 1 + max([written, *(depths[id(i)] for i in node.inputs)])
+    return any(count > _DEEP for count in depths.values())
 
 
 def _levels(expression: exp.Expr) -> int:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls, is_aggregate_call
-from sqlstream_planner.bind.aggregate_output import AggregateOutput, tells_copies
+from sqlstream_planner.bind.aggregate_output import AggregateOutput, counts_copies
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.group_by import GroupBy, read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
@@ -103,7 +103,7 @@ def bind_aggregate(
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
         keys = tuple(k if n < len(bounds) else replace(k, nullable=True) for n, k in enumerate(keys))
-    asking = any(map(tells_copies, [*(e for _, e in items), *([having.this] if having is not None else [])]))
+    asking = any(map(counts_copies, [*(e for _, e in items), *([having.this] if having is not None else [])]))
     several_times = asking and any(times > 1 for times in copies.values())
     copy = Field(context.new_id("group_id"), "group_id", BIGINT, False) if several_times else None
     calls = AggregateCalls(context, scope.fields, node)

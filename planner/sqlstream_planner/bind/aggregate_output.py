@@ -20,7 +20,7 @@ _GROUPING = ("GROUPING", "GROUPING_ID")
 _COPY = "GROUP_ID"
 
 
-def tells_copies(expression: exp.Expr) -> bool:
+def counts_copies(expression: exp.Expr) -> bool:
     """Whether an expression has GROUP_ID(), which counts the copies of a grouping set that is written several times."""
     return any(function_name(node) == _COPY for node in expression.find_all(exp.Anonymous))
 

@@ -53,7 +53,7 @@ def _beforehand(join: exp.Join, left: Item, right: Item, kind: JoinKind, subquer
     context = left.scope.context
     check_names(join, left.scope, right.scope)
     both = Scope(context, (*left.scope.relations, *right.scope.relations))
-    predicate, found, scope = subqueries.asked(join.args["on"], both)
+    predicate, found, scope = subqueries.extracted(join.args["on"], both)
     condition = context.translated(scope.resolve(predicate), scope.fields)
     context.condition(condition, scope.fields, "ON")
     sides: list[Node] = [left.node, right.node]

@@ -29,11 +29,11 @@ def limit_count(context: BindContext, clause: exp.Expr) -> LimitCount | None:
         context.unsupported(
             clause, "LIMIT … BY", help="write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 10"
         )
-    said = clause.args.get("limit_options")
-    ties = said is not None and bool(said.args.get("with_ties"))
+    options = clause.args.get("limit_options")
+    ties = options is not None and bool(options.args.get("with_ties"))
     fetch = isinstance(clause, exp.Fetch)
     value = clause.args.get("count") if fetch else clause.args.get("expression")
-    if said is None or not said.args.get("percent"):
+    if options is None or not options.args.get("percent"):
         if fetch and value is None:
             return LimitCount(1, ties=ties)
         if isinstance(value, exp.Var) and value.name.upper() == "ALL":
@@ -50,13 +50,13 @@ def limit_count(context: BindContext, clause: exp.Expr) -> LimitCount | None:
     return LimitCount(percent=percent)
 
 
-def asked_count(clause: exp.Expr | None) -> exp.Expr | None:
+def count_subquery(clause: exp.Expr | None) -> exp.Expr | None:
     """The number of rows of a LIMIT, FETCH or OFFSET where a sub-query tells it, None where it is written."""
     if clause is None or clause.args.get("expressions"):
         return None
     value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
-    said = clause.args.get("limit_options")
-    if said is not None and (said.args.get("percent") or said.args.get("with_ties")):
+    options = clause.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
         return None
     asks = isinstance(value, exp.Expr) and value.find(exp.Query) is not None
     return value if asks and constant_number(value) is None else None

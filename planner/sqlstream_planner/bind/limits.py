@@ -6,10 +6,10 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
-from sqlstream_planner.bind.limit_counts import MOST_ROWS, asked_count, limit_count, offset_count
+from sqlstream_planner.bind.limit_counts import MOST_ROWS, count_subquery, limit_count, offset_count
 from sqlstream_planner.bind.lost_orders import is_lost, keep_order, served
 from sqlstream_planner.bind.order_terms import DistinctRows, Terms, bare_term, is_constant
-from sqlstream_planner.bind.ranked_rows import asked_rows, first_of_each, percentage, with_ties
+from sqlstream_planner.bind.ranked_rows import first_of_each, percentage, rows_by_subquery, with_ties
 from sqlstream_planner.bind.row_order import NO_ORDER, ordered_rows
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.subqueries import SubqueryBinder
@@ -85,7 +85,7 @@ def bind_limit(
     """
     order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
     on = _distinct_on(query)
-    asking = subqueries is not None and any(asked_count(clause) is not None for clause in (limit, offset))
+    asking = subqueries is not None and any(count_subquery(clause) is not None for clause in (limit, offset))
     skipped = offset_count(context, offset) if offset is not None and not asking else 0
     count = limit_count(context, limit) if limit is not None and not asking else None
     if count is None and not skipped and not on and not asking:
@@ -123,7 +123,7 @@ def bind_limit(
         rows, made = first_of_each(context, rows, places, first_by, query.args["distinct"])
         more += made
     if asking and subqueries is not None:
-        rows, made = asked_rows(subqueries, rows, ordered, limit, offset)
+        rows, made = rows_by_subquery(subqueries, rows, ordered, limit, offset)
         more += made
     elif limit is not None and count is not None and count.ties:
         if not ordered:

@@ -71,7 +71,7 @@ def percentage(
     return Filter(ranked, raw(f"{place} <= {share}{after}")), (number.field, count.field)
 
 
-def asked_rows(
+def rows_by_subquery(
     subqueries: SubqueryBinder,
     node: Node,
     order: Sequence[OrderTerm],

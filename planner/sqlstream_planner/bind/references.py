@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext, fresh
-from sqlstream_planner.bind.relation import Relation, told_apart
+from sqlstream_planner.bind.relation import Relation, with_distinct_names
 from sqlstream_planner.logical import Node, Project, column
 
 
@@ -22,7 +22,7 @@ def aliased(
     name = alias.name if alias is not None and alias.name else table
     if alias is not None:
         node = renamed(context, node, alias, item)
-    return node, Relation(name, told_apart(node.fields))
+    return node, Relation(name, with_distinct_names(node.fields))
 
 
 def renamed(context: BindContext, node: Node, alias: exp.Expr, at: exp.Expr) -> Node:

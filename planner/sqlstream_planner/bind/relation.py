@@ -39,7 +39,7 @@ class Relation:
         return replace(self, fields=fields, merged=merged)
 
 
-def told_apart(fields: Fields) -> Fields:
+def with_distinct_names(fields: Fields) -> Fields:
     """The columns of a query as the one around it knows them: of those with one name the second is `a_1`, as in DuckDB."""
     taken: dict[str, int] = {}
     found = []

@@ -38,7 +38,7 @@ def spread(
     depth, within = how
     beside = next((e for e in others if unnests_of(e)), None)
     if depth > 1 and beside is not None:
-        # DuckDB takes both apart level by level, and repeats what has fewer.
+        # DuckDB takes both apart depth by depth, and repeats what is shallower.
         context.unsupported(
             beside,
             "UNNEST beside one that goes to the bottom",
@@ -53,15 +53,15 @@ def spread(
         return _fields(exp.paren(resolved, copy=False), type_, depth, within)
     if type_.kind is not Kind.ARRAY:
         return None
-    levels, element = 1, type_.element
-    while element is not None and element.kind is Kind.ARRAY and levels < depth:
-        levels, element = levels + 1, element.element
-    for _ in range(levels - 1):
+    nested, element = 1, type_.element
+    while element is not None and element.kind is Kind.ARRAY and nested < depth:
+        nested, element = nested + 1, element.element
+    for _ in range(nested - 1):
         resolved = exp.Anonymous(this="flatten", expressions=[resolved])
     made: exp.Expr = exp.Anonymous(this="UNNEST", expressions=[resolved])
     made.meta.update(bare.meta)
-    if element is not None and element.kind in ROWS and depth > levels:
-        return _fields(made, element, depth - levels, within)
+    if element is not None and element.kind in ROWS and depth > nested:
+        return _fields(made, element, depth - nested, within)
     name = item.alias if isinstance(item, exp.Alias) else "unnest"
     return [(name, made)]
 
@@ -86,7 +86,7 @@ def _fields(
 
 
 def _depth(context: BindContext, options: list[exp.Expr]) -> tuple[int, bool] | None:
-    """How many levels the options of an UNNEST name, and whether names keep those of the structs around them.
+    """The nesting depth that the options of an UNNEST give, and whether names keep those of the structs around them.
 
     None for something else than options.
     """
@@ -96,8 +96,8 @@ def _depth(context: BindContext, options: list[exp.Expr]) -> tuple[int, bool] | 
             return None
         name, value = option.this.name.lower(), option.expression
         boolean = name in ("recursive", "keep_parent_names") and isinstance(value, exp.Boolean)
-        levels = name == "max_depth" and isinstance(value, exp.Literal) and value.is_int
-        if not boolean and not (levels and int(value.this) > 0):
+        sets_depth = name == "max_depth" and isinstance(value, exp.Literal) and value.is_int
+        if not boolean and not (sets_depth and int(value.this) > 0):
             context.unsupported(
                 option, f"UNNEST with {name}", help="write recursive := true, or max_depth := 2"
             )

@@ -115,12 +115,14 @@ class SubqueryBinder:
 
     def below(self, predicate: exp.Expr, node: Node, scope: Scope) -> tuple[exp.Expr, Node, Scope]:
         """A condition over columns that hold its sub-queries' values, the rows that have them, and their scope."""
-        predicate, found, scope = self.asked(predicate, scope)
+        predicate, found, scope = self.extracted(predicate, scope)
         for subquery in found:
             node = subquery.beside(node)
         return predicate, node, scope
 
-    def asked(self, predicate: exp.Expr, scope: Scope) -> tuple[exp.Expr, tuple[BoundSubquery, ...], Scope]:
+    def extracted(
+        self, predicate: exp.Expr, scope: Scope
+    ) -> tuple[exp.Expr, tuple[BoundSubquery, ...], Scope]:
         """A condition over columns with its sub-queries' values, which some nodes must add, and the scope that has them."""
         around = exp.Paren(this=predicate.copy())
         found, scope = self._replaced([around], scope)

@@ -92,7 +92,7 @@ class SinkAbilities:
 
     `changes`: rows that were given can be retracted. `keyed`: it is a table that is kept up to date, one row for
     each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
-    once, or dropped. `tells_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
+    once, or dropped. `records_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
     other options. `place` are the options that say where it is; of them `named_by` is the table's name if it is not set.
     `not_written`: types that no column can have, nor a type inside its own.
     """
@@ -101,7 +101,7 @@ class SinkAbilities:
     keyed: bool = False
     checks_keys: bool = False
     past: Past = Past.KEPT
-    tells_epochs: bool = False
+    records_epochs: bool = False
     place: tuple[str, ...] = ()
     named_by: str = ""
     not_written: frozenset[Kind] = frozenset()

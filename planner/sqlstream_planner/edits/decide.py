@@ -29,7 +29,7 @@ from sqlstream_planner.physical.state_node import NO_NODES, StateNode, StateNode
 
 #: What may differ between two states that keep the same.
 _FREE = frozenset({"time to live"})
-#: Of ranked rows that can go all are kept, whichever of them are given.
+#: Of updating ranked rows all are kept, whichever of them are given.
 _FREE_OF_ALL_ROWS = frozenset({"limit", "offset", "function"})
 _NOT_KEPT = "it was not kept"
 _NO_SUCH_ROWS = "no state that is kept has these rows by these keys"
@@ -164,9 +164,9 @@ def _explained(edit: StateEdit, before: _Before, used: Collection[str], nodes: S
         found = [lost for s in before.stored if (lost := lost_values(s, new))]
     if not found:
         return edit
-    told = min(found, key=len)
-    at = place_of(told, nodes.get(new.state_id))
-    reason = "; ".join(d.text for d in told) if edit.old is None else edit.reason
+    nearest = min(found, key=len)
+    at = place_of(nearest, nodes.get(new.state_id))
+    reason = "; ".join(d.text for d in nearest) if edit.old is None else edit.reason
     fields = [
         f
         if f.verdict in (Verdict.KEEP, Verdict.DROP) or f.reason not in ("", edit.reason)
@@ -284,7 +284,7 @@ class _Places:
         return kept.call.at if kept is not None and kept.call.at is not None else self._node.at
 
     def counts(self, name: str, meaning: str) -> bool:
-        """Whether a column is 0, and not NULL, where it has seen nothing; those of DISTINCT are told by their words."""
+        """Whether a column is 0, and not NULL, where it has seen nothing; those of DISTINCT are known by their text."""
         kept = None if self._node is None else self._node.accumulators.get(name)
         return meaning.startswith("count") if kept is None else kept.accumulator.counts
 

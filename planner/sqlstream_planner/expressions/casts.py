@@ -74,8 +74,8 @@ def literal_type(text: str) -> SqlType:
     INTEGER BIGINT DECIMAL(3,2) DOUBLE
     """
     whole = re.fullmatch(r"-?\d+", text)
-    asked = current().type_of(Question(str(stand_in(int(text))) if whole else re.sub(r"\d", "9", text)))
-    return asked if isinstance(asked, SqlType) else UNKNOWN
+    answer = current().type_of(Question(str(stand_in(int(text))) if whole else re.sub(r"\d", "9", text)))
+    return answer if isinstance(answer, SqlType) else UNKNOWN
 
 
 def common_type(types: Iterable[SqlType | TypedExpr], *, as_list: bool = False) -> SqlType | None:
@@ -96,10 +96,12 @@ def common_type(types: Iterable[SqlType | TypedExpr], *, as_list: bool = False) 
         return UNKNOWN
     columns: list[SqlType] = []
     written = ", ".join(_written(given, columns, as_list))
-    asked = current().type_of(Question(f"[{written}]" if as_list else f"coalesce({written})", tuple(columns)))
-    if isinstance(asked, Refused):
+    answer = current().type_of(
+        Question(f"[{written}]" if as_list else f"coalesce({written})", tuple(columns))
+    )
+    if isinstance(answer, Refused):
         return None
-    return asked.element if as_list else asked
+    return answer.element if as_list else answer
 
 
 def set_operation_type(types: Iterable[SqlType]) -> SqlType | None:
@@ -115,10 +117,10 @@ def set_operation_type(types: Iterable[SqlType]) -> SqlType | None:
         return found
     # Here DuckDB makes text of what has nothing else in common; and has types that it has no casts for.
     branches = " UNION ALL ".join(f"SELECT NULL::{spelled(type_)}" for type_ in given)
-    asked = current().type_of(Question(f"({branches} LIMIT 1)"))
-    if isinstance(asked, Refused) or not all(can_cast(type_, asked) for type_ in given):
+    answer = current().type_of(Question(f"({branches} LIMIT 1)"))
+    if isinstance(answer, Refused) or not all(can_cast(type_, answer) for type_ in given):
         return None
-    return asked
+    return answer
 
 
 def _written(given: list[TypedExpr], columns: list[SqlType], exactly: bool) -> Iterator[str]:

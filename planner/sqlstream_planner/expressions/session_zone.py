@@ -91,7 +91,7 @@ _DONE = "in_zone"
 def in_zone(expression: exp.Expr, types: Types, zone: str) -> exp.Expr:
     """An expression as it is in a session of `zone`, for one of UTC; itself if there is no difference.
 
-    Raises TypeProblem for what is not known to be the same, or how to write it.
+    Raises TypeProblem for what may mean something else, with how to write it.
     """
     if zone == UTC or not has_instants(expression, types):
         return expression

@@ -1,9 +1,9 @@
-"""What a sink holds: the answer of which query, in which table, and where. By it a run can tell whether it goes on.
+"""The content of a sink: the result of which query, in which table, and where. By it a run decides whether it goes on.
 
 The identity of a sink is plain data, kept with the plan that a manifest names. Its parts are compared one by one: the
 *destination* (the connector, and the options that decide where rows go and how they are written), the *table* as it is
-declared, and the *answer*, which is what the queries mean that are put together in it. What is not known to be the same
-is different.
+declared, and the *answer*, which is what the queries mean that are put together in it. Unknown means
+different.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Holds(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkIdentity:
-    """What a sink holds; see the module's docstring.
+    """The content of a sink; see the module's docstring.
 
     `columns` are (name, type), in the declared order if that is `ordered`, else by name; each of `queries` is a form
     `query` of the rows, then the conditions that they meet, then what each of the columns holds. `conflict` is what is
@@ -136,7 +136,7 @@ def sink_identity(algebra: Sink, streaming: Sink, meanings: Meanings) -> SinkIde
     if not lookup.by_position:
         columns.sort()
     destination: dict[str, Any] = {"connector": descriptor.name}
-    if not descriptor.sink.tells_epochs:
+    if not descriptor.sink.records_epochs:
         destination["options"] = {
             option.name: posixpath.normpath(str(value)) if _is_local(option, value) else value
             for option, value in settings.items()
@@ -200,7 +200,7 @@ def _queries(sink: Sink, wanted: tuple[ColumnId, ...], meanings: Meanings) -> li
 
 #: The columns that are wanted of a node, and the types that they are cast to one after the other.
 _Wanted = list[tuple[str, tuple[str, ...]]]
-#: Views over views that read each other twice have more branches than can be told one by one; that is one query then.
+#: Views over views that read each other twice have more branches than can be described one by one; that is one query then.
 _MOST_QUERIES = 64
 
 

@@ -64,12 +64,12 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
 
 def _given(id_: str, above: Mapping[str, Sequence[tuple[str, str]]]) -> str | None:
     """The nearest name above a column that somebody wrote."""
-    seen, level = {id_}, [id_]
-    while level:
-        given = [pair for id_ in level for pair in above.get(id_, ())]
+    seen, frontier = {id_}, [id_]
+    while frontier:
+        given = [pair for id_ in frontier for pair in above.get(id_, ())]
         for _, name in given:
             if _WRITTEN.fullmatch(name):
                 return name
-        level = [further for further, _ in given if further and further not in seen]
-        seen.update(level)
+        frontier = [further for further, _ in given if further and further not in seen]
+        seen.update(frontier)
     return None

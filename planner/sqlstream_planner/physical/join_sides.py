@@ -163,8 +163,8 @@ def shared_attributes(
     left, right = sides
     compared = left.meanings.and_of(right.meanings)
     if node.condition is not None:
-        level = {id_: form(side.name, f) for side in sides for id_, f in side.meanings.items()}
-        condition: Form | None = form_over(node.condition, Columns(level, compared.types))
+        columns = {id_: form(side.name, f) for side in sides for id_, f in side.meanings.items()}
+        condition: Form | None = form_over(node.condition, Columns(columns, compared.types))
     else:
         condition = None
     return {

@@ -53,7 +53,7 @@ class JoinStages:
     ) -> tuple[Draft, frozenset[int]] | None:
         """A stage in whose shards the rows of a side are by a join's `keys`, and the sides (0: left) of which that is so.
 
-        `blocks` are those of both sides. What comes from elsewhere must come from lower levels: the stage is given a
+        `blocks` are those of both sides. What comes from elsewhere must come from lower stage levels: the stage is given a
         higher one if nothing reads it yet. None if there is none.
         """
         found: dict[str, set[int]] = {}

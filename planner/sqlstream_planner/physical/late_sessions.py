@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlstream_operators.plan.schema import Column, Schema
-from sqlstream_operators.plan.session_spec import TOLD
+from sqlstream_operators.plan.session_spec import LATE_COLUMNS
 from sqlstream_operators.plan.spec import SLICE_COLUMN, LateStep
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.diagnostics import InternalError
@@ -32,7 +32,7 @@ class LateSessionRows:
     @property
     def undecided(self) -> tuple[str, Schema]:
         """The edge for what may be late, and its columns."""
-        return f"{self.operator}.undecided", (*self.columns, Column(SLICE_COLUMN, BIGINT), *TOLD)
+        return f"{self.operator}.undecided", (*self.columns, Column(SLICE_COLUMN, BIGINT), *LATE_COLUMNS)
 
     def step(self, stage: str, relations: Sequence[str]) -> LateStep:
         """The step that takes the rows that may be late out of a relation of a stage."""

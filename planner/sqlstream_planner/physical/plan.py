@@ -34,7 +34,7 @@ from sqlstream_planner.properties.facts import Facts
 def plan_physical(
     roots: tuple[Sink, ...], options: JobOptions | None = None, operators: Operators = OPERATORS
 ) -> PhysicalPlan:
-    """Lay a streaming plan out over levels; see `sqlstream_operators.plan.spec` for what comes out."""
+    """Lay a streaming plan out over stage levels; see `sqlstream_operators.plan.spec` for what comes out."""
     return plan_with_states(roots, Facts(), options, operators)[0]
 
 
@@ -104,7 +104,7 @@ def _write(planner: Planner, root: Sink, *, consolidated: bool) -> None:
 
 
 def _consolidated(columns: Sequence[Column], changes_sql: str) -> str:
-    """Each row of some changes once, with the sum of its weights; rows that came and went are left out."""
+    """Each row of some changes once, with the sum of its weights; rows that were inserted and retracted are left out."""
     listed = ", ".join(quote_identifier(column.name) for column in columns)
     total = f"sum({quote_identifier(WEIGHT_COLUMN)})"
     inner = changes_sql.replace("\n", "\n  ")

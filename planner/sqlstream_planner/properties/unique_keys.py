@@ -83,7 +83,7 @@ def _finds_one(node: LookupJoin) -> bool:
     if scan is None or not scan.source.primary_key:
         return False
     mine, theirs = ({f.id for f in side.fields} for side in node.inputs)
-    said: set[str] = set()
+    compared: set[str] = set()
     for term in conjuncts(node.condition):
         if isinstance(bare := term.unnest(), exp.EQ):
             for one, other in ((bare.this, bare.expression), (bare.expression, bare.this)):
@@ -92,15 +92,17 @@ def _finds_one(node: LookupJoin) -> bool:
                     and columns_of(one) <= theirs
                     and columns_of(other) <= mine
                 ):
-                    said |= columns_of(one)
+                    compared |= columns_of(one)
     below = node.right
     while isinstance(below, Project | Filter):
         if isinstance(below, Project):
             items = zip(below.fields, below.items, strict=True)
-            said = {e.unnest().name for f, e in items if f.id in said and isinstance(e.unnest(), exp.Column)}
+            compared = {
+                e.unnest().name for f, e in items if f.id in compared and isinstance(e.unnest(), exp.Column)
+            }
         below = below.input
     key = {name.lower() for name in scan.source.primary_key}
-    return key <= {f.name.lower() for f in scan.fields if f.id in said}
+    return key <= {f.name.lower() for f in scan.fields if f.id in compared}
 
 
 def _by_end(key: Key, node: Node) -> Key:
@@ -109,14 +111,14 @@ def _by_end(key: Key, node: Node) -> Key:
     It does of a CUMULATE, too: where one cycle ends the next one has no window that ends.
     """
     windows = {f.id: f.window for f in node.fields if f.window is not None}
-    told = {windows[id_].window for id_ in key if id_ in windows and windows[id_].role == "end"}
-    return tuple(id_ for id_ in key if id_ not in windows or not _said(windows[id_], told))
+    ends = {windows[id_].window for id_ in key if id_ in windows and windows[id_].role == "end"}
+    return tuple(id_ for id_ in key if id_ not in windows or not _follows_from(windows[id_], ends))
 
 
-def _said(bound: WindowColumn, told: set[WindowSpec]) -> bool:
-    """Whether the ends of windows in `told` say this bound; sessions of two partitions may have one end and two starts."""
+def _follows_from(bound: WindowColumn, ends: set[WindowSpec]) -> bool:
+    """Whether the ends of windows in `ends` say this bound; sessions of two partitions may have one end and two starts."""
     follows = bound.role == "time" or (bound.role == "start" and bound.window.kind is not WindowKind.SESSION)
-    return bound.window in told and follows
+    return bound.window in ends and follows
 
 
 def _stand_ins(node: Project) -> list[tuple[str, str]]:

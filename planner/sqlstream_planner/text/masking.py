@@ -33,7 +33,9 @@ _AFTER_URL = re.compile(r"[\s'\"`<>]")
 _OPTION = re.compile(r"'(?P<key>[^'\n]+)'\s*=\s*'(?P<value>(?:\{\{.*?\}\}|''|[^'])*)")
 _EXPRESSION = re.compile(r"\{\{[^,}]*\}\}")
 _VARIABLE = re.compile(r"\{\{[^}]*?\b(?P<name>[A-Za-z_]\w*)\s*(?:\||\}\})")
-_ASKED = re.compile(r"\{\{-?\s*(?:(?:env_var|var)\(\s*(['\"])[^'\"]*\1\s*\)|[A-Za-z_]\w*)\s*-?\}\}")
+_TEMPLATE_REFERENCE = re.compile(
+    r"\{\{-?\s*(?:(?:env_var|var)\(\s*(['\"])[^'\"]*\1\s*\)|[A-Za-z_]\w*)\s*-?\}\}"
+)
 _SET = re.compile(
     r"\{%-?\s*set\s+(?P<name>\w+)\s*=(?P<value>.*?)-?%\}"
     r"|\{%-?\s*set\s+(?P<block>\w+)\s*-?%\}(?P<inside>.*?)\{%-?\s*endset\s*-?%\}",
@@ -163,7 +165,7 @@ def _in_options(text: str) -> Iterator[tuple[int, int]]:
             continue
         for begin, end in _in_value(value):
             # What asks for a password from outside is none.
-            if not _ASKED.fullmatch(value[begin:end]):
+            if not _TEMPLATE_REFERENCE.fullmatch(value[begin:end]):
                 yield start + begin, start + end
 
 
@@ -203,7 +205,7 @@ def _in_other_urls(text: str) -> Iterator[tuple[int, int]]:
         end = len(text) if stop is None else stop.start()
         if "://" in text[done:end] and not any(a <= done < b for a, b in spans):
             for begin, behind in secrets_in_url(text[done:end]):
-                if not _ASKED.fullmatch(text[done + begin : done + behind]):
+                if not _TEMPLATE_REFERENCE.fullmatch(text[done + begin : done + behind]):
                     yield done + begin, done + behind
         done = end
 

@@ -2,7 +2,7 @@
 
 A row may come in one task's part and go in another's, so parts are consolidated before they are applied: each row or key
 stands in the changes once. DuckDB does it, from a stream of batches into a temporary table that it spills to disk.
-There are four ways to apply rows, by whether the table has a PRIMARY KEY and whether rows can go:
+There are four ways to apply rows, by whether the table has a PRIMARY KEY and whether rows are updating:
 
 - APPEND: the rows as they came; nothing is consolidated.
 - UPSERT: appended rows, one for each key; CHANGE_COLUMN is 1.

@@ -58,13 +58,13 @@ _CHANGES = "sqlstream_changes"
 _ROWS = "sqlstream_rows"
 
 
-def holder_in(said: str) -> str:
+def holder_in(message: str) -> str:
     """Who has a file open, by what DuckDB says.
 
     >>> holder_in("Could not set lock: Conflicting lock is held in /usr/bin/duckdb (PID 12). However, …"), holder_in("?")
     ('process 12 (/usr/bin/duckdb)', 'another process')
     """
-    found = _HOLDER.search(said)
+    found = _HOLDER.search(message)
     return "another process" if found is None else f"process {found[2]} ({found[1]})"
 
 
@@ -208,9 +208,9 @@ class DuckTable(DatabaseTable):
         except (duckdb.ConversionException, duckdb.ConstraintException, duckdb.OutOfRangeException) as error:
             raise DataError(f"{self.location} can't take a row: {error}", sql) from error
         except duckdb.OutOfMemoryException as error:
-            said = str(error).partition("\n")[0]  # without its advice on settings
+            message = str(error).partition("\n")[0]  # without its advice on settings
             raise MemoryExhaustedError(
-                f"DuckDB may use {memory_bytes() >> 20} MiB of memory to write {self.location}: {said}"
+                f"DuckDB may use {memory_bytes() >> 20} MiB of memory to write {self.location}: {message}"
             ) from error
         except duckdb.Error as error:
             raise unusable(self.location, str(error)) from error

@@ -51,7 +51,7 @@ def keyless(location: str, spec: SinkSpec) -> TargetError:
 
 
 def not_reshaped(location: str, what: str, way: str) -> DataError:
-    """The error for a table that can't be brought to another shape."""
+    """The error for a table that can't be altered to another schema."""
     return DataError(f"{location} can't be altered: {what}. {way}")
 
 

@@ -51,7 +51,7 @@ DESCRIPTOR = ConnectorDescriptor(
         changes=True,
         keyed=True,
         checks_keys=True,
-        tells_epochs=True,
+        records_epochs=True,
         place=("path", "table-name"),
         named_by="table-name",
     ),

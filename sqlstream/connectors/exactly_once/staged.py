@@ -53,7 +53,7 @@ def staging_folder(sink: str) -> str:
 class StagedEpoch:
     """All rows that an epoch has for a sink, to be read once or several times, never all at once.
 
-    Its columns are the sink's, and WEIGHT_COLUMN where rows can go. Parts are in no particular order: one may take
+    Its columns are the sink's, and WEIGHT_COLUMN where rows are updating. Parts are in no particular order: one may take
     back what another gives.
     """
 

@@ -88,8 +88,8 @@ class ListingLog:
                     self._segment(self._segments), "is missing: the list of files is incomplete"
                 )
             content = decode(_KIND, name, store.get(name))
-            told = bool(content.get("reads_told"))
-            updates = {n: self._updated(item, told) for n, *item in content.get("updates", ())}
+            with_reads = bool(content.get("reads_told"))
+            updates = {n: self._updated(item, with_reads) for n, *item in content.get("updates", ())}
             self._take(updates, [self._read(item) for item in content["files"]])
             self._segments += 1
 
@@ -190,10 +190,10 @@ class ListingLog:
         before = replace(entry, **dict(zip(_VERSION, was, strict=True))) if was else None
         return Listed(entry, skipped, ReadPart(before, end))
 
-    def _updated(self, item: Sequence[Any], told: bool) -> Listed:
+    def _updated(self, item: Sequence[Any], with_reads: bool) -> Listed:
         """A file as an update has it; older versions did not write down whether something of it had been read."""
         listed = self._read(item)
-        return listed if told else replace(listed, read=ReadPart(None))
+        return listed if with_reads else replace(listed, read=ReadPart(None))
 
     def shown(self, path: str) -> str:
         """A path as the log has it: relative to its folder, if it is in there."""

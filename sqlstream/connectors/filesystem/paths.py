@@ -63,7 +63,7 @@ def resolve(path: str, base_dir: str) -> str:
     return os.path.normpath(Path(base_dir) / Path(path).expanduser())
 
 
-_PARAMETER_TOLD = re.compile(r"(Unexpected query parameter in \w+ URI): '[^']*'")
+_UNKNOWN_PARAMETER = re.compile(r"(Unexpected query parameter in \w+ URI): '[^']*'")
 
 
 def without_credentials(location: str) -> tuple[str, str]:
@@ -97,7 +97,7 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
         public, credentials = without_credentials(path)
         public = without_password(public)
         # A value with an & in it ends there, and the rest of it would be told as a parameter.
-        shown = _PARAMETER_TOLD.sub(r"\1", str(error).replace(path, public))
+        shown = _UNKNOWN_PARAMETER.sub(r"\1", str(error).replace(path, public))
         if credentials:
             shown = shown.replace(credentials.partition(":")[2], "***")
         raise DataError(f"{public}: can't be opened: {shown}") from None

@@ -78,7 +78,7 @@ class SourceFiles:
         self._clock = clock
         self._wall_clock = wall_clock
         self._tell = tell
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
         self._looked_at: float | None = None
         self._blocked: int | None = None
         self._unsettled: dict[str, _Seen] = {}
@@ -113,8 +113,8 @@ class SourceFiles:
                     return []  # what makes it may have been started together with this run
                 raise
             way = f"if the files are in another place now, say so in the file, and run with --source-moved {self._name}"
-            told = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
-            raise DiagnosticError(*told, exit_code=error.exit_code) from error
+            diagnostics = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
+            raise DiagnosticError(*diagnostics, exit_code=error.exit_code) from error
         if self._pattern is not None:
             found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
         return found
@@ -135,7 +135,7 @@ class SourceFiles:
         self._looked_at, self._again_at = self._clock(), None
         if self._watched:
             found.sort(key=lambda entry: entry.modified_us)  # stable: by path where the times are equal
-        self._say_if_nothing(found)
+        self._report_if_no_files(found)
         there = {entry.path: entry for entry in found}
         unread = [one.entry.path for one in self._log.files[file:] if not one.skipped]
         orders = self._orders.take(self._log.folder, dict.fromkeys([*there, *unread]))
@@ -176,7 +176,7 @@ class SourceFiles:
         self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}
         self._blocked = blocked if blocked < len(self._log.files) else None
         self._log.append(_all_stamped(fresh), updates)
-        self._say_if_empty(found)
+        self._report_if_all_empty(found)
 
     def _changed(self, known: FileEntry, entry: FileEntry) -> InputFileError:
         """The error for a file that is another now; of one that has grown, how to leave such files alone."""
@@ -272,8 +272,8 @@ class SourceFiles:
         if not text and entry.size >= 4 and self._options.files.is_whole(Path(entry.path)):
             return True
         still = (self._clock() - self._unsettled[entry.path].since) * 1e6 >= self._options.settle_us
-        if still and (entry.path, entry.size) not in self._told:
-            self._told.add((entry.path, entry.size))
+        if still and (entry.path, entry.size) not in self._reported:
+            self._reported.add((entry.path, entry.size))
             self._tell(
                 Diagnostic(
                     "DAT007",
@@ -286,9 +286,9 @@ class SourceFiles:
             )
         return False
 
-    def _say_if_nothing(self, found: Iterable[FileEntry]) -> None:
+    def _report_if_no_files(self, found: Iterable[FileEntry]) -> None:
         """Raise, or tell if the source is watched, that no file was ever there."""
-        if any(True for _ in found) or self._log.files or ("", 0) in self._told:
+        if any(True for _ in found) or self._log.files or ("", 0) in self._reported:
             return
         try:
             diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
@@ -297,7 +297,7 @@ class SourceFiles:
             diagnostic = replace(first, message=f"source `{self._name}`: {first.message}")
         if not self._watched:
             raise DiagnosticError(diagnostic)
-        self._told.add(("", 0))
+        self._reported.add(("", 0))
         self._tell(
             replace(
                 diagnostic,
@@ -306,12 +306,12 @@ class SourceFiles:
             )
         )
 
-    def _say_if_empty(self, found: Sequence[FileEntry]) -> None:
+    def _report_if_all_empty(self, found: Sequence[FileEntry]) -> None:
         """Tell once that all there ever was are files with nothing in them: a run that ends at once should say why."""
         empty = [entry.path for entry in found if not entry.size]
-        if not empty or len(empty) < len(found) or self._log.files or ("", 1) in self._told:
+        if not empty or len(empty) < len(found) or self._log.files or ("", 1) in self._reported:
             return
-        self._told.add(("", 1))
+        self._reported.add(("", 1))
         many = len(empty) > 1
         self._tell(
             Diagnostic(

@@ -186,18 +186,18 @@ def _wanted(columns: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
     known = {name: tuple(field for field, _ in type_.fields) for name, type_ in COLUMNS}
     if columns is None:
         return known
-    asked: dict[str, set[str]] = {}
+    parts_of: dict[str, set[str]] = {}
     for column in columns:
         name, _, part = column.partition(".")
         if name not in known or (part and part not in known[name]):
             raise ValueError(f"nexmark has no column {column!r}")
-        asked.setdefault(name, set()).update([part] if part else known[name])
-    if not asked:
+        parts_of.setdefault(name, set()).update([part] if part else known[name])
+    if not parts_of:
         raise ValueError("nexmark: name at least one column (the cheapest is 'event_type')")
     return {
-        name: tuple(part for part in parts if part in asked[name])
+        name: tuple(part for part in parts if part in parts_of[name])
         for name, parts in known.items()
-        if name in asked
+        if name in parts_of
     }
 
 

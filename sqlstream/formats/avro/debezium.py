@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from sqlstream.formats.api import RECORD_COLUMN, BadRecord, RecordFormat
 from sqlstream.formats.avro.confluent import ConfluentRecords, ConfluentRecordsWriter, record_type
+from sqlstream.formats.avro.debezium_metadata import DEBEZIUM_METADATA
 from sqlstream.formats.avro.derived import RECORD_NAME
 from sqlstream.formats.avro.lanes import Bools
 from sqlstream.formats.avro.options import given_schema, table_schema
 from sqlstream.formats.avro.plain import columns_of
 from sqlstream.formats.avro.records import bad_records, raise_first
 from sqlstream.formats.avro.schema import AvroField, AvroSchema, Form
-from sqlstream.formats.avro.told import DEBEZIUM_TOLD
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR, SqlType, struct
@@ -51,10 +51,10 @@ class DebeziumAvroReader:
 
     def __init__(self, format_: RecordFormat) -> None:
         self._names = [column.name for column in format_.columns]
-        self._told = format_.metadata
+        self._metadata = format_.metadata
         # An image must have something in it, also where only the changes are counted.
         envelope = _envelope(format_.columns or format_.declared[:1])
-        self._records = ConfluentRecords(format_, (*envelope, *_told_columns(format_.metadata)))
+        self._records = ConfluentRecords(format_, (*envelope, *_metadata_fields(format_.metadata)))
         self._upsert = bool(format_.primary_key)
 
     def read(self, duck: DuckSession, values: pa.Array) -> pa.Table:
@@ -75,7 +75,7 @@ class DebeziumAvroReader:
         before, after, op, *_ = envelope.flatten()
         has_before, has_after = _there(before), _there(after)
         came, changed, went = _is(op, "c", "r"), _is(op, "u"), _is(op, "d")
-        said = np.array(op.to_pylist(), object) if len(op) else np.zeros(0, object)
+        ops = np.array(op.to_pylist(), object) if len(op) else np.zeros(0, object)
         reasons = [
             (~(came | changed | went), "op is {}, not c, r, u or d"),
             ((came | changed) & ~has_after, "op is {}, and there is no after"),
@@ -93,7 +93,7 @@ class DebeziumAvroReader:
         for wrong, reason in reasons:
             good &= ~wrong
             for row in np.flatnonzero(wrong).tolist():
-                bad.setdefault(int(decoded.ids[row]), reason.format(said[row]))
+                bad.setdefault(int(decoded.ids[row]), reason.format(ops[row]))
         goes = np.flatnonzero(good & (went | (changed & has_before)))
         comes = np.flatnonzero(good & (came | changed))
         # An update's old image comes before its new one, and each in its record's place.
@@ -110,28 +110,28 @@ class DebeziumAvroReader:
         numbers = np.concatenate([decoded.ids[goes], decoded.ids[comes]])[order]
         columns = rows.flatten()[: len(self._names)]
         messages = pa.array(np.concatenate([goes, comes])[order])
-        told = [_told_value(envelope, key, column).take(messages) for key, column in self._told]
+        metadata = [_metadata_value(envelope, key, column).take(messages) for key, column in self._metadata]
         table = pa.table(
-            [*columns, *told, pa.array(kinds, pa.string()), pa.array(numbers, pa.int64())],
-            names=[*self._names, *(column.name for _, column in self._told), KIND_COLUMN, RECORD_COLUMN],
+            [*columns, *metadata, pa.array(kinds, pa.string()), pa.array(numbers, pa.int64())],
+            names=[*self._names, *(column.name for _, column in self._metadata), KIND_COLUMN, RECORD_COLUMN],
         )
         return table, bad_records(bad)
 
 
-def _told_columns(metadata: Sequence[tuple[str, Column]]) -> Schema:
+def _metadata_fields(metadata: Sequence[tuple[str, Column]]) -> Schema:
     """The fields of a message that metadata is read of: times as the numbers of ms that they are."""
     outside: dict[str, SqlType] = {}
     inside: dict[str, SqlType] = {}
     for key, _ in metadata:
-        path, type_ = DEBEZIUM_TOLD[key]
+        path, type_ = DEBEZIUM_METADATA[key]
         (outside if len(path) == 1 else inside)[path[-1]] = BIGINT if type_ == TIMESTAMPTZ else type_
     source = (Column("source", struct(*inside.items())),) if inside else ()
     return (*source, *(Column(name, type_) for name, type_ in outside.items()))
 
 
-def _told_value(envelope: pa.StructArray, key: str, column: Column) -> pa.Array:
+def _metadata_value(envelope: pa.StructArray, key: str, column: Column) -> pa.Array:
     """Metadata of each message as its column wants it."""
-    path, type_ = DEBEZIUM_TOLD[key]
+    path, type_ = DEBEZIUM_METADATA[key]
     found = pc.struct_field(envelope, list(path))
     if type_ == TIMESTAMPTZ:
         # What is no time in µs is NULL, as it is in JSON.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from sqlstream.formats.avro.debezium_metadata import DEBEZIUM_METADATA
 from sqlstream.formats.avro.derived import NOT_AVRO
 from sqlstream.formats.avro.options import time_options
-from sqlstream.formats.avro.told import DEBEZIUM_TOLD
 from sqlstream.formats.schema_registry.settings import registry_options
 from sqlstream_planner.catalog.descriptor import ColumnLookup, FormatDescriptor, Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -52,7 +52,7 @@ DEBEZIUM_AVRO_CONFLUENT = FormatDescriptor(
     "debezium-avro-confluent",
     options=(*registry_options("debezium-avro-confluent"), *time_options("debezium-avro-confluent")),
     changelog=True,
-    metadata=MappingProxyType({key: type_ for key, (_, type_) in DEBEZIUM_TOLD.items()}),
+    metadata=MappingProxyType({key: type_ for key, (_, type_) in DEBEZIUM_METADATA.items()}),
     lookup=fields_by_name,
     not_written=NOT_AVRO,
 )

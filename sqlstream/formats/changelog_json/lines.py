@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.beside import Beside
-from sqlstream.formats.changelog_json.metadata import TOLD, Told
+from sqlstream.formats.changelog_json.metadata import METADATA_OF, MetadataField
 from sqlstream.formats.json.lenient import SKIPPED
 from sqlstream.formats.json.lines import (
     NO_KEY,
@@ -119,7 +119,7 @@ class ChangelogLines:
     upsert: bool = False
     wrapped: bool = False
     matching: Mapping[str, str] = field(default_factory=dict)
-    metadata: tuple[tuple[Told, Column], ...] = ()
+    metadata: tuple[tuple[MetadataField, Column], ...] = ()
     tombstones: bool = False
 
     @classmethod
@@ -144,7 +144,7 @@ class ChangelogLines:
             upsert=bool(primary_key),
             wrapped=format_ == "debezium-json" and flag(options, "debezium-json.schema-include"),
             matching=patterns if format_ == "canal-json" else {},
-            metadata=tuple((TOLD[format_][key], column) for key, column in metadata),
+            metadata=tuple((METADATA_OF[format_][key], column) for key, column in metadata),
         )
 
     @property
@@ -189,16 +189,16 @@ class ChangelogLines:
     def _with_metadata(self, beside: Beside) -> Beside:
         """What is beside, and what the message says."""
         items, carried = list(beside.items), dict(beside.carried)
-        for number, (told, column) in enumerate(self.metadata):
-            value = quote_identifier(told.key)
-            if told.around:
+        for number, (meta, column) in enumerate(self.metadata):
+            value = quote_identifier(meta.key)
+            if meta.around:
                 value = value if self.wrapped else f"CAST(NULL AS {JSON})"
             elif self.wrapped:
-                value = f"struct_extract(payload, {quote_literal(told.key)})"
-            if told.key in self.matching:  # which is read as text
+                value = f"struct_extract(payload, {quote_literal(meta.key)})"
+            if meta.key in self.matching:  # which is read as text
                 value = f"to_json({value})"
-            carried[f"__told_{number}"] = told.of(value)
-            items.append(f"CAST(__told_{number} AS {column.type}) AS {quote_identifier(column.name)}")
+            carried[f"__metadata_{number}"] = meta.of(value)
+            items.append(f"CAST(__metadata_{number} AS {column.type}) AS {quote_identifier(column.name)}")
         return Beside(tuple(items), carried)
 
     def _value(self, name: str) -> str:
@@ -231,16 +231,16 @@ class ChangelogLines:
         elif dialect.before is not None:
             columns[dialect.before] = image
         columns.update(dict.fromkeys(self.matching, VARCHAR))
-        said = [*columns]
-        for told, _ in self.metadata:
-            if not told.around:
-                columns.setdefault(told.key, JSON)
+        data_keys = [*columns]
+        for meta, _ in self.metadata:
+            if not meta.around:
+                columns.setdefault(meta.key, JSON)
         if self.wrapped:
-            keys = {key: f"struct_extract(payload, {quote_literal(key)})" for key in said}
+            keys = {key: f"struct_extract(payload, {quote_literal(key)})" for key in data_keys}
             columns = {"payload": struct(*columns.items())}
-            columns |= {told.key: JSON for told, _ in self.metadata if told.around}
+            columns |= {meta.key: JSON for meta, _ in self.metadata if meta.around}
         else:
-            keys = {key: quote_identifier(key) for key in said}
+            keys = {key: quote_identifier(key) for key in data_keys}
         names = {dialect.op: "op", dialect.after: "after"}
         if dialect.before is not None:
             names[dialect.before] = "patch" if dialect.patch else "before"
@@ -318,9 +318,10 @@ class ChangelogLines:
             no_payload = quote_literal(f"no payload ({_WRAPPED})")
             cases.append(f"WHEN coalesce(json_type({root}), '') <> 'OBJECT' THEN {no_payload}")
         keys = [dialect.op, dialect.after, *([dialect.before] if dialect.before else []), *self.matching]
-        told = {(root if not one.around else "t", one.key) for one, _ in self.metadata}
+        keys_of_metadata = {(root if not one.around else "t", one.key) for one, _ in self.metadata}
         once = sorted(
-            {(root, key) for key in keys} | (told if self.wrapped else {(root, k) for _, k in told})
+            {(root, key) for key in keys}
+            | (keys_of_metadata if self.wrapped else {(root, k) for _, k in keys_of_metadata})
         )
         cases += [f"WHEN {repeated(at, key)} THEN {quote_literal(f'key {key} twice')}" for at, key in once]
         for key, pattern in self.matching.items():

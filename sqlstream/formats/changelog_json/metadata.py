@@ -23,7 +23,7 @@ _NUMBERS = SqlType(Kind.MAP, key=VARCHAR, value=INTEGER)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MetadataField:
     """One of them: where it is in a message (`key`, and in its object `inside`), and what `type` it has.
 
     `unit_us`: of a TIMESTAMP_LTZ, which is a number there, a unit of it in µs. `around`: it is beside the `payload` of a
@@ -39,7 +39,7 @@ class Told:
     def of(self, value: str) -> str:
         """SQL of it, given that of the JSON at `key`; NULL where that is something else. It never fails.
 
-        >>> Told("source", VARCHAR, "db").of("source")
+        >>> MetadataField("source", VARCHAR, "db").of("source")
         "json_extract_string(source, '/db')"
         """
         text = f"json_extract_string({value}, {quote_literal(f'/{self.inside}' if self.inside else '')})"
@@ -52,34 +52,34 @@ class Told:
 
 
 _FROM_DEBEZIUM = {
-    "schema": Told("schema", VARCHAR, around=True),
-    "ingestion-timestamp": Told("ts_ms", TIMESTAMPTZ),
-    "source.timestamp": Told("source", TIMESTAMPTZ, "ts_ms"),
-    "source.database": Told("source", VARCHAR, "db"),
-    "source.schema": Told("source", VARCHAR, "schema"),
-    "source.table": Told("source", VARCHAR, "table"),
-    "source.properties": Told("source", _TEXTS),
+    "schema": MetadataField("schema", VARCHAR, around=True),
+    "ingestion-timestamp": MetadataField("ts_ms", TIMESTAMPTZ),
+    "source.timestamp": MetadataField("source", TIMESTAMPTZ, "ts_ms"),
+    "source.database": MetadataField("source", VARCHAR, "db"),
+    "source.schema": MetadataField("source", VARCHAR, "schema"),
+    "source.table": MetadataField("source", VARCHAR, "table"),
+    "source.properties": MetadataField("source", _TEXTS),
 }
 _FROM_CANAL = {
-    "database": Told("database", VARCHAR),
-    "table": Told("table", VARCHAR),
-    "sql-type": Told("sqlType", _NUMBERS),
-    "pk-names": Told("pkNames", array(VARCHAR)),
-    "ingestion-timestamp": Told("ts", TIMESTAMPTZ),
-    "event-timestamp": Told("es", TIMESTAMPTZ),
+    "database": MetadataField("database", VARCHAR),
+    "table": MetadataField("table", VARCHAR),
+    "sql-type": MetadataField("sqlType", _NUMBERS),
+    "pk-names": MetadataField("pkNames", array(VARCHAR)),
+    "ingestion-timestamp": MetadataField("ts", TIMESTAMPTZ),
+    "event-timestamp": MetadataField("es", TIMESTAMPTZ),
 }
 _FROM_MAXWELL = {
-    "database": Told("database", VARCHAR),
-    "table": Told("table", VARCHAR),
-    "primary-key-columns": Told("primary_key_columns", array(VARCHAR)),
-    "ingestion-timestamp": Told("ts", TIMESTAMPTZ, unit_us=1_000_000),
+    "database": MetadataField("database", VARCHAR),
+    "table": MetadataField("table", VARCHAR),
+    "primary-key-columns": MetadataField("primary_key_columns", array(VARCHAR)),
+    "ingestion-timestamp": MetadataField("ts", TIMESTAMPTZ, unit_us=1_000_000),
 }
 #: By format and key.
-TOLD: Mapping[str, Mapping[str, Told]] = MappingProxyType(
+METADATA_OF: Mapping[str, Mapping[str, MetadataField]] = MappingProxyType(
     {"debezium-json": _FROM_DEBEZIUM, "canal-json": _FROM_CANAL, "maxwell-json": _FROM_MAXWELL}
 )
 
 
 def types_of(format_: str) -> Mapping[str, SqlType]:
     """The types of what a format tells, by key."""
-    return MappingProxyType({key: told.type for key, told in TOLD.get(format_, {}).items()})
+    return MappingProxyType({key: field.type for key, field in METADATA_OF.get(format_, {}).items()})

@@ -22,8 +22,8 @@ class ChangelogRecordReader(LineRecordReader):
         self._messages = ChangelogLines.of(
             format_.name, format_.columns, format_.options, format_.primary_key, format_.metadata
         )
-        told = (column.name for _, column in format_.metadata)
-        names = [*(column.name for column in format_.columns), *told, KIND_COLUMN]
+        metadata = (column.name for _, column in format_.metadata)
+        names = [*(column.name for column in format_.columns), *metadata, KIND_COLUMN]
         super().__init__(self._messages, names)
 
     def _strict(self, duck: DuckSession, path: str) -> pa.Table:

@@ -49,7 +49,7 @@ def _given(spec: SourceSpec, paths: Sequence[str]) -> BatchGiven | None:
     from sqlstream.formats.options import flag
 
     shape = CsvShape.of(spec.options)
-    said = flag(spec.options, "csv.header") if "csv.header" in spec.options else None
+    declared_header = flag(spec.options, "csv.header") if "csv.header" in spec.options else None
     declared = [column.name.lower() for column in spec.physical]
     headers = set()
     for path in paths:
@@ -59,8 +59,8 @@ def _given(spec: SourceSpec, paths: Sequence[str]) -> BatchGiven | None:
             return None  # DuckDB finds no columns in an empty file
         fields, _ = first_record(head, shape)
         names = [name.strip().lower() for name in fields]
-        found = said is not False and set(declared) <= set(names)
-        if (found or said) and names != declared:
+        found = declared_header is not False and set(declared) <= set(names)
+        if (found or declared_header) and names != declared:
             return None
         headers.add(found)
     return None if len(headers) > 1 else BatchGiven(next(iter(headers), None))

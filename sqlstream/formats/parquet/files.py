@@ -152,14 +152,14 @@ def _schemas(
     found = {}
     for entry in entries:
         path = local[entry.path]
-        said = _said_of_columns(path) if len(local) > 1 else entry.path
-        if said not in alike:
-            alike[said] = _schema(duck, entry, path)
-        found[entry.path] = alike[said]
+        footer = _footer_of(path) if len(local) > 1 else entry.path
+        if footer not in alike:
+            alike[footer] = _schema(duck, entry, path)
+        found[entry.path] = alike[footer]
     return found
 
 
-def _said_of_columns(path: str) -> Hashable:
+def _footer_of(path: str) -> Hashable:
     """All that a file's footer says of its columns: the whole schema, and what whoever wrote it noted."""
     try:
         metadata = pq.read_metadata(path)

@@ -186,7 +186,7 @@ class RegistryClient:
             "or set the format's option subject to another",
             422: "correct the table's columns or the format's option schema",
         }
-        said = {
+        answers = {
             401: "wants another name, password or token",
             403: "does not allow it",
             409: "has a schema that this one is not compatible with",
@@ -194,7 +194,7 @@ class RegistryClient:
         return DiagnosticError(
             Diagnostic(
                 _CODE,
-                f"the schema registry {self.location} {said.get(error.status, 'refuses')}: {what}",
+                f"the schema registry {self.location} {answers.get(error.status, 'refuses')}: {what}",
                 notes=(self._safe(f"{error.status} {error.code or ''} {error.message}"),),
                 help=helps.get(error.status),
             )

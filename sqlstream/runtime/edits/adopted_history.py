@@ -55,9 +55,9 @@ class FromHistory:
         return self.made.sources
 
     def letters(self, epoch: int) -> tuple[str, int] | None:
-        """The rows of sources that could not be read, staged as dead letters; see `dead_letter.told_again`."""
+        """The rows of sources that could not be read, staged as dead letters; see `dead_letter.report_again`."""
         whole = self.decided.withdrawn.keys()
-        return dead_letter.told_again(
+        return dead_letter.report_again(
             self.store, self.made.folder, whole, self.decided.other_rows - whole, epoch
         )
 
@@ -80,7 +80,7 @@ def read_history(
 
     Raises ConsentNeededError if history is gone, and OtherRowsError if not the same rows can be read as before.
     """
-    with _gone_told(program, decided):
+    with _consents_for_gone_history(program, decided):
         made = run(program, until)
     if made is None:
         return None
@@ -104,7 +104,7 @@ def _read_otherwise(program: Program, decided: EditPlan, until: Manifest, made: 
 
 
 @contextmanager
-def _gone_told(program: Program, decided: EditPlan) -> Iterator[None]:
+def _consents_for_gone_history(program: Program, decided: EditPlan) -> Iterator[None]:
     """Says of history that is gone what would need to begin now without it. Raises ConsentNeededError."""
     change = program.transition
     try:

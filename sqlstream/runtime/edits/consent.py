@@ -32,10 +32,10 @@ class ConsentNeededError(DiagnosticError):
 
     def __init__(self, *consents: Consent) -> None:
         self.consents = consents
-        super().__init__(*_told(consents), exit_code=3)
+        super().__init__(*_diagnostics_of(consents), exit_code=3)
 
 
-def _told(consents: Iterable[Consent]) -> Iterable[Diagnostic]:
+def _diagnostics_of(consents: Iterable[Consent]) -> Iterable[Diagnostic]:
     """Each reason once, with the way on that does not need it."""
     ways: dict[tuple[Diagnostic, str], list[str]] = {}
     for consent in consents:

@@ -38,7 +38,7 @@ class Acknowledgements:
             except Exception as error:
                 if name not in self._failed:
                     self._failed.add(name)
-                    self._tell(_not_told(name, published.epoch, error))
+                    self._tell(_not_acknowledged(name, published.epoch, error))
 
     def close(self) -> None:
         """Let the sources go."""
@@ -46,7 +46,7 @@ class Acknowledgements:
             close(source)
 
 
-def _not_told(source: str, epoch: int, error: Exception) -> Diagnostic:
+def _not_acknowledged(source: str, epoch: int, error: Exception) -> Diagnostic:
     why = error.diagnostics[0].message if isinstance(error, DiagnosticError) else str(error)
     return Diagnostic(
         "DAT014",

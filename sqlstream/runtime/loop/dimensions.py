@@ -114,11 +114,11 @@ def _check_key(spec: DimensionSpec, duck: DuckSession, store: CheckpointStore, c
     if found.num_rows:
         row = found.to_pylist()[0]
         number = row.pop("__rows")
-        told = ", ".join(f"{name} = {value}" for name, value in row.items())
+        values = ", ".join(f"{name} = {value}" for name, value in row.items())
         raise DiagnosticError(
             Diagnostic(
                 "DAT009",
-                f"the table `{spec.name}` has {number} rows with the PRIMARY KEY ({told})",
+                f"the table `{spec.name}` has {number} rows with the PRIMARY KEY ({values})",
                 notes=(
                     "it is declared to have one row of each key, and what reads the result relies on that",
                 ),

@@ -30,7 +30,7 @@ class EpochWarnings:
     uncounted: dict[str, Counter[str]] = field(default_factory=dict)
     read: int = 0
     _late: dict[str, int] = field(default_factory=dict)
-    _told: set[tuple[str, str]] = field(default_factory=set)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
 
     def epoch(self, report: EpochReport) -> None:
         """An epoch is committed."""
@@ -58,8 +58,8 @@ class EpochWarnings:
         return dead_letter_warning(self.dead, self.read, state_dir, self.uncounted)
 
     def _once(self, code: str, source: str, warning: Diagnostic) -> None:
-        if (code, source) not in self._told:
-            self._told.add((code, source))
+        if (code, source) not in self._reported:
+            self._reported.add((code, source))
             self.tell(warning)
 
 

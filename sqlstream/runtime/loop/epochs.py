@@ -81,7 +81,7 @@ class EpochLoop:
         self._on_epoch = on_epoch
         self._on_up = on_up
         self._on_phase = on_phase
-        self._said: str | None = None
+        self._last_trouble: str | None = None
         self._checked = False
         self._check_lease = check_lease
         self._faults = faults
@@ -186,9 +186,9 @@ class EpochLoop:
         """Wait until it is worth asking the sources again, and say for what before the first epoch."""
         if not self._done.epochs:
             text = f"waiting for {self._planner.waits_for()}"
-            if text != self._said:
+            if text != self._last_trouble:
                 self._on_phase(text)
-                self._said = text
+                self._last_trouble = text
         self._stop.wait(self._planner.pause())
 
     def _carry_out(self, change: Transition) -> None:

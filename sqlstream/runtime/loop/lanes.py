@@ -57,7 +57,7 @@ class Lanes:
         self._fed: dict[tuple[str, str], float] = {}
         self._since: dict[tuple[str, str], float] = {}
         self._tell = tell
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def start(self, states: Mapping[str, SourceState], now: float) -> None:
         """Count idle time from now."""
@@ -87,12 +87,12 @@ class Lanes:
         """Say which lanes without a row keep windows of the others open: where the input has `ended`, or after a while."""
         if not isinstance(spec.watermark, WatermarkSpec) or spec.watermark.idle_timeout_us is not None:
             return
-        waiting = [lane for lane in lanes.waiting if (spec.name, lane) not in self._told]
+        waiting = [lane for lane in lanes.waiting if (spec.name, lane) not in self._reported]
         for lane in waiting:
             self._since.setdefault((spec.name, lane), now)
         due = [lane for lane in waiting if ended or now - self._since[spec.name, lane] >= HOLDS_S]
         if due:
-            self._told |= {(spec.name, lane) for lane in due}
+            self._reported |= {(spec.name, lane) for lane in due}
             self._tell(_held_back(spec.name, due))
 
 

@@ -84,8 +84,8 @@ class Outputs:
                     continue  # the user may have taken away what is written elsewhere by now
                 if one.not_there is None:
                     raise
-                told = replace(one.not_there, notes=(str(error), *one.not_there.notes))
-                raise DiagnosticError(told, exit_code=4) from error
+                diagnostic = replace(one.not_there, notes=(str(error), *one.not_there.notes))
+                raise DiagnosticError(diagnostic, exit_code=4) from error
         dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
         dead_letter.withdraw(self._store, last.withdrawn, last.epoch)
 

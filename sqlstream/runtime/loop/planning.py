@@ -65,7 +65,7 @@ class EpochPlanner:
     ) -> None:
         self._program = program
         self._tell = tell
-        self._said_drained: set[str] = set()
+        self._reported_drained: set[str] = set()
         self._plan = program.plan
         self._settings = settings
         self._state = state
@@ -118,7 +118,7 @@ class EpochPlanner:
             if states[name].drained:
                 if plan.splits or not plan.exhausted:
                     if plan.splits:
-                        self._say_drained(states[name])
+                        self._report_drained(states[name])
                     states[name] = watermarks.resumed(states[name])
                 else:
                     finished.add(name)
@@ -126,7 +126,7 @@ class EpochPlanner:
             spec.name: self._lanes.look(spec, states[spec.name], plans.get(spec.name), now)
             for spec in self._plan.sources
         }
-        self._say_what_holds_back(lanes, plans, now)
+        self._report_what_holds_back(lanes, plans, now)
         late = watermarks.effective(
             own={name: self._seen(name, state, lanes[name]) for name, state in states.items()},
             drained={name for name, state in states.items() if state.drained},
@@ -296,8 +296,8 @@ class EpochPlanner:
 
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""
-        asked = [s.poll_seconds for s in self._program.sources.values() if isinstance(s, Polled)]
-        return min((seconds for seconds in asked if seconds is not None), default=self._settings.poll_s)
+        intervals = [s.poll_seconds for s in self._program.sources.values() if isinstance(s, Polled)]
+        return min((seconds for seconds in intervals if seconds is not None), default=self._settings.poll_s)
 
     def _end(self, name: str) -> int:
         """The watermark of a source once it is drained."""
@@ -307,15 +307,15 @@ class EpochPlanner:
         """Whether a source is at its end for good behind `plan`."""
         return plan.exhausted and (self._settings.drain or plan.final or name in self._program.ends)
 
-    def _say_drained(self, state: SourceState) -> None:
+    def _report_drained(self, state: SourceState) -> None:
         """Warn once that a source which was drained has new rows, before they are read."""
         closed = any(state.name in ends.sources for ends in self.window_ends)
-        if not closed or state.name in self._said_drained:
+        if not closed or state.name in self._reported_drained:
             return
-        self._said_drained.add(state.name)
+        self._reported_drained.add(state.name)
         self._tell(read_after_drain(state))
 
-    def _say_what_holds_back(
+    def _report_what_holds_back(
         self, lanes: Mapping[str, SourceLanes], plans: Mapping[str, SourcePlan], now: float
     ) -> None:
         """Warn of partitions without a row that keep windows open."""

@@ -103,7 +103,7 @@ def former_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:
     def with_meaning(schema: StateSchema) -> StateSchema:
         return replace(schema, identity=meant.get(schema.state_id, ""))
 
-    def told(step: Step) -> Step:
+    def with_present_names(step: Step) -> Step:
         if not isinstance(step, OperatorStep):
             return step
         return replace(step, operator=replace(step.operator, state=with_meaning(step.operator.state)))
@@ -112,7 +112,9 @@ def former_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:
     return replace(
         plan,
         states=tuple(map(with_meaning, plan.states)),
-        stages=tuple(replace(stage, steps=tuple(map(told, stage.steps))) for stage in plan.stages),
+        stages=tuple(
+            replace(stage, steps=tuple(map(with_present_names, stage.steps))) for stage in plan.stages
+        ),
     )
 
 

@@ -126,8 +126,8 @@ def _check_moved(run: Attempts, moved: Moves) -> None:
         def known(spec: SourceSpec, folder: str) -> Source:
             return request.source_of(spec, here if here.list(folder) else journal.store, folder)
 
-        asked = request.rewrite if request.origin is None else ()
-        rewrite = _rewritten(asked, found, request.plan)
+        requested = request.rewrite if request.origin is None else ()
+        rewrite = _rewritten(requested, found, request.plan)
         decide(request.edited, journal, made, looks=run.looks, rewrite=rewrite, source_of=known).check()
 
 
@@ -253,7 +253,7 @@ def _backfilled(
         program,
         states=program.transition.needs_history,
         sinks=program.transition.from_history,
-        told_anew=decided.withdrawn,
+        reported_again=decided.withdrawn,
         until=until,
         store=run.store,
         runner=run.runner,
@@ -265,10 +265,10 @@ def _backfilled(
     )
 
 
-def _rewritten(asked: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:
+def _rewritten(requested: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:
     """The sinks that are begun anew: those that were asked for, and those of an epoch that was begun and is done again."""
     begun = found.plan
     if begun is None or begun.fingerprint != program_fingerprint(plan):
-        return tuple(asked)
+        return tuple(requested)
     more = [name for name, edit in begun.sink_edits.items() if edit == TargetEdit.REWRITE]
-    return (*asked, *(name for name in more if name not in asked))
+    return (*requested, *(name for name in more if name not in requested))

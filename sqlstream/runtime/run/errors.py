@@ -28,7 +28,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 
 @contextmanager
-def errors_told(store: CheckpointStore) -> Iterator[None]:
+def errors_as_diagnostics(store: CheckpointStore) -> Iterator[None]:
     """Turns what is raised inside about data, state and files into a DiagnosticError."""
     try:
         yield
@@ -37,10 +37,10 @@ def errors_told(store: CheckpointStore) -> Iterator[None]:
     except InputFileError as error:
         raise error_of(describe(error)) from error
     except TargetError as error:
-        told = target_refused(error)
+        diagnostic = target_refused(error)
         if isinstance(error, TargetRowError):  # which may be the input's fault as well as the table's
-            raise DiagnosticError(replace(told, code="DAT002")) from error
-        raise DiagnosticError(told, exit_code=4) from error
+            raise DiagnosticError(replace(diagnostic, code="DAT002")) from error
+        raise DiagnosticError(diagnostic, exit_code=4) from error
     except DataError as error:
         advice = error.help if isinstance(error, RefusedRowError) else None
         raise DiagnosticError(Diagnostic("DAT002", error.message, help=advice)) from error

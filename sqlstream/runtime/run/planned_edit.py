@@ -55,7 +55,7 @@ def planned_edit(
         sources = planned.physical.sources
         moved = declared_moves(last, sources, tables, journal.store, prefix, request.base)
         now = again(moved.known_as) if moved.known_as else planned
-        asked = replace(
+        current = replace(
             request,
             plan=now.physical,
             sql=now.masked_sql,
@@ -64,7 +64,7 @@ def planned_edit(
             secrets=now.secrets,
             origin=origin,
         )
-        made = _against(asked, journal, last, prefix, moved)
+        made = _against(current, journal, last, prefix, moved)
         seen = None if origin is not None or last is None else (last_manifest(journal) or last).epoch
         if last is None or seen is None or not made.problems or seen == last.epoch:
             return made
@@ -79,7 +79,7 @@ def _against(
     store = CheckpointStore(request.uri)
     looks = looking(
         lambda spec, known_as: request.sink_of(spec, store, known_as),
-        lambda told: None if told in away else away.append(told),
+        lambda one: None if one in away else away.append(one),
         base_dir=request.base,
     )
     if last is None:
@@ -134,8 +134,8 @@ def _looked_ahead(
 
 def _with_away(made: EditPlan, away: Sequence[Diagnostic]) -> EditPlan:
     """A plan that says which tables could not be looked at."""
-    told = (
+    warnings = (
         replace(one, severity="warning", help="a run looks at it, and may refuse what is planned here")
         for one in away
     )
-    return replace(made, warnings=(*made.warnings, *told))
+    return replace(made, warnings=(*made.warnings, *warnings))

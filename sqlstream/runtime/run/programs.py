@@ -107,8 +107,10 @@ def _former_sinks(
     for spec in before.sinks:
         now, name = goes_on.get(spec.name), spec.name
         if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
-            told = None if now == spec or same_place(now, spec, str(context.base_dir)) else not_there(name)
-            former[name] = FormerSink(sinks[now.name], told, emptied=name in emptied)
+            elsewhere = (
+                None if now == spec or same_place(now, spec, str(context.base_dir)) else not_there(name)
+            )
+            former[name] = FormerSink(sinks[now.name], elsewhere, emptied=name in emptied)
             continue
         if now is not None:
             spec = replace(spec, options=now.options)

@@ -21,14 +21,14 @@ def begin_private(folder: Path) -> None:
 
 def shards_of(
     plan: PhysicalPlan,
-    asked: int | None,
+    requested: int | None,
     begun: EpochPlan | None,
     last: Manifest | None,
     runner: JobRunner,
 ) -> int:
     """The number of shards; at most one for each key group."""
     before = begun.parallelism if begun is not None else last.parallelism if last is not None else None
-    wanted = asked or plan.options.parallelism or before or runner.parallelism
+    wanted = requested or plan.options.parallelism or before or runner.parallelism
     return max(1, min(wanted, plan.options.max_parallelism))
 
 

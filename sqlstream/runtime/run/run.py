@@ -21,7 +21,7 @@ from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restarts, strategy_of
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.run.attempt import Attempts, attempt
-from sqlstream.runtime.run.errors import errors_told
+from sqlstream.runtime.run.errors import errors_as_diagnostics
 from sqlstream.runtime.run.request import RunRequest
 from sqlstream.runtime.run.resources import begin_private
 from sqlstream.runtime.run.status_reporter import StatusReporter
@@ -69,12 +69,12 @@ def run(request: RunRequest) -> RunResult:
     attempts = Attempts(request, Journal(store), runner, stop, who, lease, totals, restarts, [])
     with stop_on_signals(stop) if request.handle_signals else nullcontext():
         try:
-            with errors_told(store):
+            with errors_as_diagnostics(store):
                 if own_runner is not None and store.is_local and is_local(request.master):
                     begin_private(Path(store.path("")))
                 lease.acquire(_patient(stop))
             status.write()
-            result = restarts.run(_told(attempts))
+            result = restarts.run(_with_diagnostics(attempts))
             status.ended(result.outcome)
             return replace(result, seconds=time.monotonic() - started)
         except _StoppedWaitingError:
@@ -113,7 +113,7 @@ def _patient(stop: StopFlag) -> Callable[[float], None]:
     return wait
 
 
-def _told(attempts: Attempts) -> Callable[[], RunResult]:
+def _with_diagnostics(attempts: Attempts) -> Callable[[], RunResult]:
     """An attempt whose errors are diagnostics, without secrets, and not the data's if another run is at work."""
     other_rows: set[str] = set()
     secrets = attempts.request.secrets
@@ -126,8 +126,8 @@ def _told(attempts: Attempts) -> Callable[[], RunResult]:
                 # An edit that reads more columns than the former query: some rows can't be read now. Nothing was adopted.
                 other_rows.update(found.sources)
 
-    def told() -> RunResult:
-        with errors_told(attempts.store):
+    def with_diagnostics() -> RunResult:
+        with errors_as_diagnostics(attempts.store):
             try:
                 return until_rows_are_known()
             except Exception as error:
@@ -144,7 +144,7 @@ def _told(attempts: Attempts) -> Callable[[], RunResult]:
                         raise shown from None
                 raise
 
-    return told
+    return with_diagnostics
 
 
 def _is_to_watch(plan: PhysicalPlan, connectors: object) -> bool:

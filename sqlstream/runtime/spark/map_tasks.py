@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
-from sqlstream.runtime.tasks.task_failure import failures_told
+from sqlstream.runtime.tasks.task_failure import failures_as_text
 from sqlstream.runtime.tasks.task_program import TaskProgram, registered
 
 
@@ -20,7 +20,7 @@ def _program(plan: bytes, epoch: bytes) -> TaskProgram:
 
 @dataclass(frozen=True, slots=True)
 class SourceTasks:
-    """The function of level 0 for `mapInArrow`: its rows are numbers of tasks."""
+    """The function of stage level 0 for `mapInArrow`: its rows are numbers of tasks."""
 
     plan: bytes
     epoch: bytes
@@ -28,7 +28,7 @@ class SourceTasks:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the tasks whose numbers come in."""
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        with failures_told():
+        with failures_as_text():
             program = _program(self.plan, self.epoch)
             connectors = registered()
             for number in numbers:
@@ -37,7 +37,7 @@ class SourceTasks:
 
 @dataclass(frozen=True, slots=True)
 class ShardTasks:
-    """The function of a later level for `mapInArrow`: its partition is the shard."""
+    """The function of a later stage level for `mapInArrow`: its partition is the shard."""
 
     plan: bytes
     epoch: bytes
@@ -50,7 +50,7 @@ class ShardTasks:
         task = TaskContext.get()
         if task is None:
             raise RuntimeError("a shard's task runs in Spark only")
-        with failures_told():
+        with failures_as_text():
             messages = from_batches(batches)
             program = _program(self.plan, self.epoch)
             yield from to_batches(program.run_shard(self.level, task.partitionId(), messages, registered()))

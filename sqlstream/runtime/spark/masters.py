@@ -133,9 +133,9 @@ def cores(master: str, conf: Mapping[str, str]) -> int | None:
     >>> cores("local[3]", {"spark.default.parallelism": "5"})
     5
     """
-    asked = conf.get("spark.default.parallelism", "")
-    if asked.isdigit() and int(asked):
-        return int(asked)
+    configured = conf.get("spark.default.parallelism", "")
+    if configured.isdigit() and int(configured):
+        return int(configured)
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     if cluster is not None:
         return int(cluster[1]) * int(cluster[2])

@@ -1,9 +1,9 @@
-"""An epoch as one Spark job: a chain of `mapInArrow` stages with an exact exchange between two levels.
+"""An epoch as one Spark job: a chain of `mapInArrow` stages with an exact exchange between two stage levels.
 
     range(tasks) -> mapInArrow(level 0) -> repartitionById(shards) -> mapInArrow(level 1) -> … -> collect
 
 Only the DataFrame API is used. The plan (decoded once a worker process), the epoch's context and its splits
-travel inside the function as compressed JSON; reports travel as rows through the later levels to the
+travel inside the function as compressed JSON; reports travel as rows through the later stage levels to the
 driver, so a task that ran twice reports once, as its rows do.
 """
 
@@ -142,17 +142,19 @@ class SparkJobRunner:
                 collected = self._staged(program, self._plan[1]).toArrow()
         except PySparkException as error:
             ended_for_memory = None if self._jvm is None else self._jvm.more_killed_for_memory()
-            raise told(str(error), job.plan.epoch, python=self._python, for_memory=ended_for_memory) from None
+            raise job_error(
+                str(error), job.plan.epoch, python=self._python, for_memory=ended_for_memory
+            ) from None
         except (Py4JError, ConnectionError) as error:
             lost = self._is_lost()
             ended = (
                 None if not lost else Ended("it is gone") if self._jvm is None else self._jvm.how_it_ended()
             )
-            raise told(str(error), job.plan.epoch, lost=ended, python=self._python) from None
+            raise job_error(str(error), job.plan.epoch, lost=ended, python=self._python) from None
         return outcome_of(job, program.ordinals, list(reports_among(from_batches(collected.to_batches()))))
 
     def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
-        """A task for each split or some, and for each shard of each level."""
+        """A task for each split or some, and for each shard of each later stage level."""
         rows = self._tasks(len(program.tasks)).mapInArrow(
             SourceTasks(plan, program.epoch_bytes(state=False)), _ROW
         )
@@ -199,10 +201,10 @@ class SparkJobRunner:
                 self._owner.stop()
 
 
-def told(
+def job_error(
     text: str, epoch: int, *, lost: Ended | None = None, python: str = "", for_memory: bool | None = None
 ) -> SqlstreamError:
-    """What to tell the user when a job has failed, by the text of the exception: what the task said, without Spark's stack.
+    """The error for a job that has failed, by the text of its exception: that of the task, without Spark's stack.
 
     `lost`: Spark's JVM is gone, and how. `python` is the interpreter that tasks run in. `for_memory`: whether
     the system has ended a process for want of memory meanwhile, None if that is not known.
@@ -251,7 +253,7 @@ def told(
                 "it: --conf spark.pyspark.python=PATH, or PYSPARK_PYTHON",
             )
         )
-    first = _said(text)
+    first = _cause_in(text)
     return DiagnosticError(
         Diagnostic(
             "ENV004",
@@ -265,7 +267,7 @@ def told(
     )
 
 
-def _said(text: str) -> str:
+def _cause_in(text: str) -> str:
     """What an exception comes down to: the last line of Python's own trace, if there is one, else the first line."""
     lines = [line.rstrip() for line in text.splitlines()]
     for at, line in enumerate(lines):

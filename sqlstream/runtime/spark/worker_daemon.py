@@ -16,9 +16,9 @@ import socket
 os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from sqlstream.runtime.tasks.no_pandas import tell_arrow
+from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
 
-tell_arrow()
+hide_pandas_from_arrow()
 
 import pyspark.daemon  # noqa: E402
 import pyspark.worker  # noqa: E402

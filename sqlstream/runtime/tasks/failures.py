@@ -72,14 +72,14 @@ class WorkerEndedError(EpochTooLargeError):
 
     def __init__(self, epoch: int | None, how: str) -> None:
         super().__init__(epoch, how)
-        self.diagnostics = (self._told("nothing of it was committed"),)
+        self.diagnostics = (self._diagnostic("nothing of it was committed"),)
 
     def unrecoverable(self, committed: int) -> DiagnosticError:
         """As of an epoch that is too large, without memory for a reason."""
         state = f"the state is as epoch {committed} left it" if committed else "nothing was committed"
-        return DiagnosticError(self._told(state))
+        return DiagnosticError(self._diagnostic(state))
 
-    def _told(self, state: str) -> Diagnostic:
+    def _diagnostic(self, state: str) -> Diagnostic:
         return Diagnostic(
             "ENV004",
             f"a worker process of Spark's ended while it ran epoch {self.epoch}",
@@ -168,14 +168,18 @@ def at_their_places(error: DiagnosticError, place_of: Callable[[str], Span | Non
     return DiagnosticError(*placed, exit_code=error.exit_code)
 
 
-def _placed(told: Diagnostic, place_of: Callable[[str], Span | None]) -> Diagnostic:
-    pointed = _POINTED.search(told.message) if told.code == "DAT001" and told.span is None else None
+def _placed(diagnostic: Diagnostic, place_of: Callable[[str], Span | None]) -> Diagnostic:
+    pointed = (
+        _POINTED.search(diagnostic.message)
+        if diagnostic.code == "DAT001" and diagnostic.span is None
+        else None
+    )
     at = None if pointed is None else place_of(pointed["line"][len(pointed["before"]) :])
     if pointed is None or at is None:
-        return told
-    notes = tuple(note for note in told.notes if not note.startswith(_RUNNING))
-    said = _INTERNAL.sub("", told.message[: pointed.start()]).strip()
-    return replace(told, message=said, span=at, notes=notes)
+        return diagnostic
+    notes = tuple(note for note in diagnostic.notes if not note.startswith(_RUNNING))
+    message = _INTERNAL.sub("", diagnostic.message[: pointed.start()]).strip()
+    return replace(diagnostic, message=message, span=at, notes=notes)
 
 
 def not_as_listed(error: ListedFileError) -> DiagnosticError:

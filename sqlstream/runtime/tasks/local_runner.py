@@ -27,7 +27,7 @@ def run_here(
     moved: Callable[[list[Message]], list[Message]] = list,
     kept: OpenCaches | None = None,
 ) -> EpochOutcome:
-    """Run an epoch's tasks in order; see `JobRunner`. `moved` is what an exchange does to the messages of a level.
+    """Run an epoch's tasks in order; see `JobRunner`. `moved` is what an exchange does to the messages of a stage level.
 
     `kept` has the caches of state that are open. Those of history are moved to where they may be: then none is open.
     """

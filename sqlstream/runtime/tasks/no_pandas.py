@@ -17,7 +17,7 @@ class _NoPandas:
             raise ModuleNotFoundError(name)
 
 
-def tell_arrow() -> None:
+def hide_pandas_from_arrow() -> None:
     """Let Arrow look for pandas, and find none; to be called before modules of ours make arrays.
 
     It looks twice: at the first array of numpy's, and at the first list. Not for a process that others use, too.

@@ -30,7 +30,7 @@ class TaskFailureError(Exception):
 
 
 @contextmanager
-def failures_told() -> Iterator[None]:
+def failures_as_text() -> Iterator[None]:
     """Turns what is raised inside into a TaskFailureError."""
     try:
         yield

@@ -27,7 +27,7 @@ from sqlstream_planner.catalog.secrets import Secrets
 if TYPE_CHECKING:
     from sqlstream.connectors.registry import Registry
 
-#: A level-0 task for each split, up to this many for each shard.
+#: A task of stage level 0 for each split, up to this many for each shard.
 TASKS_PER_SHARD = 4
 #: Splits of up to so many rows together are one, of connectors that combine them: each query costs some ms however few
 #: rows it reads. 4,000 records of four partitions: 229 ms of CPU for an epoch without it, 86 with it.
@@ -114,7 +114,7 @@ class TaskProgram:
         return tuple(split.ordinal for task in self.tasks for split in task)
 
     def run_source(self, task: int, connectors: Connectors) -> Iterator[Message]:
-        """Run all splits of a level-0 task; reports are among the messages."""
+        """Run all splits of a task of stage level 0; reports are among the messages."""
         specs = {source.name: self.secrets.resolved(source) for source in self.plan.sources}
         for one in self.tasks[task]:
             spec = specs[one.split.source]
@@ -145,7 +145,7 @@ class TaskProgram:
         connectors: Connectors,
         kept: OpenCaches | None = None,
     ) -> Iterator[Message]:
-        """Run all stages of a level in a shard; all reports so far are among the messages. `kept` has open caches."""
+        """Run all stages of a stage level in a shard; all reports so far are among the messages. `kept`: open caches."""
         return _as_messages(
             run_shard_task(
                 self.plan,
@@ -164,9 +164,9 @@ class TaskProgram:
         moved: Callable[[list[Message]], list[Message]] = list,
         kept: OpenCaches | None = None,
     ) -> list[Message]:
-        """Run all tasks of all levels, one after the other; all reports are among the messages.
+        """Run all tasks of all stage levels, one after the other; all reports are among the messages.
 
-        `moved` is what an exchange does to the messages of all tasks of a level, `kept` has open caches of state.
+        `moved` is what an exchange does to the messages of all tasks of a stage level, `kept` has open caches of state.
         """
         messages = [m for task in range(len(self.tasks)) for m in self.run_source(task, connectors)]
         for level in range(1, self.plan.levels):
@@ -204,7 +204,7 @@ class TaskProgram:
 
     @classmethod
     def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
-        """Read what `plan_bytes` and `epoch_bytes` wrote; a plan is decoded once a process."""
+        """Read what `plan_bytes` and `epoch_bytes` wrote; a plan is decoded once per process."""
         content = json.loads(zlib.decompress(epoch))
         return cls(
             _plan(plan),

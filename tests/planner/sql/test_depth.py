@@ -12,7 +12,7 @@ import pytest
 from sqlstream.planning import plan_file
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.sql.dialect.depth import LEVELS
+from sqlstream_planner.sql.dialect.depth import MAX_DEPTH
 from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
 from tests.properties.updating import collecting
@@ -41,7 +41,7 @@ TABLES = """CREATE TABLE t (k STRING, a BIGINT) WITH ('connector' = 'filesystem'
 def test_what_nests_too_deeply_is_refused_where_it_does(
     before: str, each: str, middle: str, behind: str
 ) -> None:
-    levels = LEVELS + LEVELS // 10
+    levels = MAX_DEPTH + MAX_DEPTH // 10
     limit = sys.getrecursionlimit()
     with pytest.raises(DiagnosticError) as caught:
         plan_file(f"{TABLES}\n{before}{each * levels}{middle}{behind * levels} FROM t;")

@@ -10,7 +10,7 @@ import pytest
 
 from sqlstream.runtime.loop.admission import CALM_EPOCHS, FEWEST_ROWS, Admission
 from sqlstream.runtime.spark.lost_jvm import Ended
-from sqlstream.runtime.spark.stages import SparkJobRunner, told
+from sqlstream.runtime.spark.stages import SparkJobRunner, job_error
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
@@ -194,8 +194,8 @@ def test_duckdb_says_that_its_memory_ran_out_and_where() -> None:
     ],
 )
 def test_signs_of_memory_in_what_spark_says(text: str) -> None:
-    assert isinstance(told(text, 7), EpochTooLargeError)
-    assert not isinstance(told("Job aborted: no route to host", 7), EpochTooLargeError)
+    assert isinstance(job_error(text, 7), EpochTooLargeError)
+    assert not isinstance(job_error("Job aborted: no route to host", 7), EpochTooLargeError)
 
 
 def test_a_runner_whose_jvm_is_gone_is_closed_without_another_error() -> None:
@@ -213,7 +213,7 @@ def test_a_jvm_that_is_gone_ends_the_run_and_the_next_reads_less(tmp_path: Path)
 
     class Gone(Cramped):
         def run(self, job: EpochJob) -> EpochOutcome:
-            raise told(
+            raise job_error(
                 "An error occurred while calling",
                 job.plan.epoch,
                 lost=Ended("it was ended by SIGKILL", for_memory=True),

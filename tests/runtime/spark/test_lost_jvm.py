@@ -17,7 +17,7 @@ from sqlstream.runtime.loop.restarts import Restarts, RestartStrategy
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.spark.lost_jvm import Ended, how_it_ended, killed_for_memory
 from sqlstream.runtime.spark.on_demand import SparkOnDemand
-from sqlstream.runtime.spark.stages import told
+from sqlstream.runtime.spark.stages import job_error
 from sqlstream.runtime.tasks.failures import EpochTooLargeError
 from sqlstream_planner.diagnostics import DiagnosticError
 
@@ -50,7 +50,7 @@ def test_how_a_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_is_named_where_something_says_so() -> None:
-    gone = told("Answer from Java side is empty", 7, lost=Ended("it was ended by SIGKILL"))
+    gone = job_error("Answer from Java side is empty", 7, lost=Ended("it was ended by SIGKILL"))
     assert isinstance(gone, DiagnosticError)
     [diagnostic] = gone.diagnostics
     assert diagnostic.code == "ENV004"
@@ -60,7 +60,7 @@ def test_memory_is_named_where_something_says_so() -> None:
         ("Answer from Java side is empty", Ended("it was ended by SIGKILL", for_memory=True)),
         ("java.lang.OutOfMemoryError: Java heap space", Ended("it ended with exit code 3")),
     ]:
-        error = told(text, 7, lost=lost)
+        error = job_error(text, 7, lost=lost)
         assert isinstance(error, EpochTooLargeError)
         assert error.runner_lost
 
@@ -86,7 +86,7 @@ KILLED = "SparkException: Python worker exited unexpectedly (crashed): EOFExcept
 def test_a_worker_that_ended_is_no_want_of_memory_without_a_sign_of_it(
     text: str, for_memory: bool | None, code: str, said: str
 ) -> None:
-    error = told(text, 7, for_memory=for_memory)
+    error = job_error(text, 7, for_memory=for_memory)
     assert isinstance(error, EpochTooLargeError)  # its epoch is planned smaller in any case
     for diagnostic in (*error.diagnostics, *error.unrecoverable(6).diagnostics):
         assert diagnostic.code == code
@@ -96,7 +96,7 @@ def test_a_worker_that_ended_is_no_want_of_memory_without_a_sign_of_it(
 
 
 @pytest.mark.parametrize(
-    "error", [told("x", 1, lost=Ended("y")), told("x", 1, lost=Ended("y", for_memory=True))]
+    "error", [job_error("x", 1, lost=Ended("y")), job_error("x", 1, lost=Ended("y", for_memory=True))]
 )
 def test_a_run_is_begun_again(error: Exception) -> None:
     attempts: list[int] = []
@@ -125,7 +125,7 @@ class Runner:
     def run(self, job: Any) -> str:
         self.has_ended = self.is_lost = self.dies != "never"
         if self.dies == "meanwhile":
-            raise told("x", 1, lost=Ended("y"))
+            raise job_error("x", 1, lost=Ended("y"))
         return "done"
 
     def give_up(self) -> None:

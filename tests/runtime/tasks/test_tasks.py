@@ -124,7 +124,7 @@ def test_splits_of_two_sources_are_not_combined() -> None:
 def wrapped(error: Exception) -> str:
     """The text of what Spark makes of a task's error."""
     try:
-        with task_failure.failures_told():
+        with task_failure.failures_as_text():
             raise error
     except task_failure.TaskFailureError as failure:
         return f"An exception was thrown from the Python worker:\nTraceback …\n{type(failure)}: {failure}\n  at x"

@@ -1,4 +1,4 @@
-"""The multisets of groups, their values counted one by one: what MIN, MAX and ARRAY_AGG need once rows can go away."""
+"""The multisets of groups, their values counted one by one: what MIN, MAX and ARRAY_AGG need over updating rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNT = Column("count", BIGINT)
 class ValuesRead:
     """Values that are there: `rows` has GROUP, the values and `count`, a group's in the order of state.
 
-    `occupied` says for each group that was asked for whether it has any row in the state, also one with a
+    `occupied` says for each group that was looked up whether it has any row in the state, also one with a
     negative count.
     """
 

@@ -56,7 +56,7 @@ class ArrangedJoin:
     ) -> OperatorResult:
         """The changes of the answer; `states` are those of the sides, before the epoch."""
         timer = PhaseTimer()
-        changed = [side.told(duck, rows) for side, rows in zip(self._sides, inputs, strict=True)]
+        changed = [side.changes(duck, rows) for side, rows in zip(self._sides, inputs, strict=True)]
         if self._two is not None:
             output, read = self._two.changes(duck, states, (changed[0], changed[1]), timer)
         else:
@@ -70,7 +70,7 @@ class ArrangedJoin:
 
     def answer(self, inputs: Sequence[pa.Table], duck: DuckSession) -> pa.Table:
         """The whole answer, given all rows of the sides as if they came just now."""
-        rows = [side.told(duck, rows).rows for side, rows in zip(self._sides, inputs, strict=True)]
+        rows = [side.changes(duck, rows).rows for side, rows in zip(self._sides, inputs, strict=True)]
         if self._two is not None:
             return self._two.answer(duck, rows[0], rows[1])
         met = [Met(mine, side.empty()) for mine, side in zip(rows, self._sides, strict=True)]
@@ -98,9 +98,9 @@ class ReadSide(JoinSide):
         self.spec = JoinSideSpec(side.columns, ("",) * len(self.keys), side.retracting)
         self.schema = (*self.keys, *side.columns, *self.schema[-3:])
 
-    def told(self, duck: DuckSession, rows: pa.Table) -> Changed:
+    def changes(self, duck: DuckSession, rows: pa.Table) -> Changed:
         """What the arrangement says that an epoch changes."""
-        return Changed.told(self._named(rows))
+        return Changed.of_other_step(self._named(rows))
 
     def _loaded(self, found: pa.Table) -> pa.Table:
         return self._named(self._kept._loaded(found))

@@ -104,10 +104,10 @@ class JoinSide(SideRows):
 
     def _counts_of(self, state: StateStore, names: list[bytes], delta: Int64s) -> Int64s:
         """How often rows are there of which `delta` more come."""
-        asked = delta < 0 if self.spec.distinct else np.ones(len(delta), bool)
-        stored = state.get_sorted(self.table, list(compress(names, asked.tolist())))
+        looked_up = delta < 0 if self.spec.distinct else np.ones(len(delta), bool)
+        stored = state.get_sorted(self.table, list(compress(names, looked_up.tolist())))
         was: Int64s = np.zeros(len(delta), np.int64)
-        was[asked] = pc.fill_null(stored.column(self._count), 0).to_numpy()
+        was[looked_up] = pc.fill_null(stored.column(self._count), 0).to_numpy()
         return was
 
     def read(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:

@@ -47,12 +47,12 @@ class SharedSide(SideRows):
         self._made: Schema = (*keys, *stored.values())
         self._read = [*self.key_names, *side.stored, ROW]
 
-    def told(self, duck: DuckSession, rows: pa.Table) -> Changed:
+    def changes(self, duck: DuckSession, rows: pa.Table) -> Changed:
         """What the operator says that an epoch changes."""
         rows, weight = self._rows(duck, rows)
         if rows.num_rows and np.abs(weight).max() > 1:
             raise InternalError(f"{self._what}: two of one key")
-        return Changed.told(self._shown(rows, np.maximum(-weight, 0), np.maximum(weight, 0)))
+        return Changed.of_other_step(self._shown(rows, np.maximum(-weight, 0), np.maximum(weight, 0)))
 
     def read(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
         """See `SideRows.read`."""

@@ -38,7 +38,7 @@ class Changed:
     there: npt.NDArray[np.bool_]
 
     @classmethod
-    def told(cls, rows: pa.Table) -> Changed:
+    def of_other_step(cls, rows: pa.Table) -> Changed:
         """Changes of what another step keeps: which of them are in state it does not say, so all are looked for."""
         return cls(rows, [], np.zeros(0, np.int64), np.ones(rows.num_rows, bool))
 

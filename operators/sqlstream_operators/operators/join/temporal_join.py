@@ -98,9 +98,9 @@ class TemporalJoin:
             added = self._waiting.add(state, left.filter(pa.array(~now)))
             reached = self._reached(due, late, close)
             added += self._versions.add(duck, state, right, reached)
-            asked = [self._versions.keys_of(rows) for rows in (due, right)]
-            asked.append(self._versions.reached(state, reached))
-            versions = self._versions.read(state, concatenated(asked), reached)
+            wanted = [self._versions.keys_of(rows) for rows in (due, right)]
+            wanted.append(self._versions.reached(state, reached))
+            versions = self._versions.read(state, concatenated(wanted), reached)
         with timer.phase("merge_us"):
             output = self._output(duck, due, versions)
         with timer.phase("state_us"):

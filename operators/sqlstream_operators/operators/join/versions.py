@@ -169,8 +169,8 @@ class Versions:
         before = np.maximum.accumulate(np.where(is_row[order], -1, places))
         found = np.where(before >= begin, order[before], -1)
         valid = np.full(rows.num_rows, -1, np.int64)
-        asked = is_row[order]
-        valid[order[asked] - n] = found[asked]
+        wanted = is_row[order]
+        valid[order[wanted] - n] = found[wanted]
         if self._gone is not None and n:
             gone = np.asarray(versions.column(self._gone).fill_null(False)).astype(bool)
             valid[(valid >= 0) & gone[valid]] = -1

@@ -133,7 +133,7 @@ class OverState:
     def write(self, state: StateStore, merged: Merged, values: pa.Table, changed: Mask) -> tuple[int, int]:
         """Make the state hold what is `kept`, with the `values` of the rows that are `changed`.
 
-        `values` are of the rows that are there `now`. Gives how many state rows came and went.
+        `values` are of the rows that are there `now`. Gives how many state rows were added and removed.
         """
         n = merged.stored
         gone = np.flatnonzero(~merged.kept[:n])

@@ -235,7 +235,7 @@ class RankedState:
         return Merged(rows if at is None else rows.take(pa.array(at)), was, now)
 
     def write(self, state: StateStore, merged: Merged, retained: Int64s) -> tuple[int, int]:
-        """Make the state hold `retained` copies of each row; gives how many state rows came and went."""
+        """Make the state hold `retained` copies of each row; gives how many state rows were added and removed."""
         put = np.flatnonzero((retained != merged.was) & (retained != 0))
         gone = np.flatnonzero((retained == 0) & (merged.was != 0))
         if len(gone):

@@ -15,7 +15,7 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import concatenated
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema
-from sqlstream_operators.plan.session_spec import LAST, START, TOLD
+from sqlstream_operators.plan.session_spec import LAST, LATE_COLUMNS, START
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN
@@ -198,8 +198,8 @@ class OpenSessions:
 
     def _letters(self, inputs: Sequence[pa.Table], time: Int64s, late: npt.NDArray[np.bool_]) -> pa.Table:
         """What is reported of the rows that are late, with the session that each alone would be."""
-        asked = inputs[1].select([c.name for c in TOLD])
-        table = asked.take(pa.array(np.flatnonzero(late) - inputs[0].num_rows))
+        reported = inputs[1].select([c.name for c in LATE_COLUMNS])
+        table = reported.take(pa.array(np.flatnonzero(late) - inputs[0].num_rows))
         for name, values in (("window_start", time[late]), ("window_end", time[late] + self.gap_us)):
             table = table.append_column(name, pa.array(values).cast(pa.timestamp("us")))
         return table

@@ -14,7 +14,7 @@ from sqlstream_operators.plan.group_aggregate_spec import GroupAggregateSpec
 from sqlstream_operators.plan.state_schema import StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.from_keys import counts_rows
-from sqlstream_planner.edits.derivations.rewritten import Rewriter, is_told_apart
+from sqlstream_planner.edits.derivations.rewritten import Rewriter, equal_means_same
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.derivations.values import distinct_states
 from sqlstream_planner.identity.form import Form, form
@@ -62,7 +62,7 @@ def counted_values(state: Stored, node: StateNode) -> CountedValues | None:
     only = distinct[0] if len(distinct) == 1 and isinstance(distinct[0], Form) else None
     for meaning, field in state.keys().items():
         of = meaning.args[0] if meaning.op == "distinct value" else meaning
-        if isinstance(of, Form) and is_told_apart(field.type) and meaning not in state.retyped:
+        if isinstance(of, Form) and equal_means_same(field.type) and meaning not in state.retyped:
             usable[of] = field
     table = spec.state.tables[0]
     if isinstance(spec, DistinctValuesSpec):

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.edits.derivations.rewritten import Rewriter, is_told_apart
+from sqlstream_planner.edits.derivations.rewritten import Rewriter, equal_means_same
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.derivations.values import over_counted
 from sqlstream_planner.identity.form import Form
@@ -34,7 +34,7 @@ class KeyedRows:
     def of(cls, old: Stored, node: StateNode) -> KeyedRows:
         """Those of the groups that a state has."""
         table = old.spec.state.tables[0]
-        usable = {m: f for m, f in old.keys().items() if m not in old.retyped and is_told_apart(f.type)}
+        usable = {m: f for m, f in old.keys().items() if m not in old.retyped and equal_means_same(f.type)}
         rows = next((f for f in table.value if counts_rows(old.meaning(f))), None)
         count = None if rows is None else quote_identifier(rows.name)
         return cls(table, node, Rewriter(node.meanings, usable), count)

@@ -18,7 +18,7 @@ from sqlstream_planner.edits.derivations.conditions import narrowing
 from sqlstream_planner.edits.derivations.from_keys import KeyedRows
 from sqlstream_planner.edits.derivations.kept_side import COUNT, KeptSide
 from sqlstream_planner.edits.derivations.parts import merged, merged_accumulators, select
-from sqlstream_planner.edits.derivations.rewritten import Rewriter, is_told_apart
+from sqlstream_planner.edits.derivations.rewritten import Rewriter, equal_means_same
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, filtered, grouped
 from sqlstream_planner.edits.verdict import Derivation, DerivedTable
@@ -85,7 +85,7 @@ def _grouped(
     node = wanted.node
     if base != relation or rows.can_go != bool(wanted.state.attributes["rows can go"]):
         return None
-    usable = {m: f for m, f in rows.columns.items() if m not in old.retyped and is_told_apart(f.type)}
+    usable = {m: f for m, f in rows.columns.items() if m not in old.retyped and equal_means_same(f.type)}
     rewriter = Rewriter(node.meanings, usable)
     below = node.node.inputs[0]
     where = narrowing(before, conditions, node.node.meaning.inputs[0], rewriter)  # type: ignore[attr-defined]

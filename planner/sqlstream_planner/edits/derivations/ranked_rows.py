@@ -1,8 +1,8 @@
 """Ranked rows (Top-N, deduplication) from other ranked rows of the same relation.
 
-Over rows that can go, all are kept: whatever is asked of their columns can be answered. Over append-only rows, the
+Over updating rows, all are kept: whatever is computed from their columns can be. Over append-only rows, the
 best are kept: those are enough for fewer of them in the same order of the same partitions. Rows that are equal in the
-order are told apart by all columns that the query reads, so that leaving one out may bring another row to the front:
+order are distinguished by all columns that the query reads, so that leaving one out may bring another row to the front:
 the new order with its ties must be the beginning of the old one. RANK keeps all rows that are equal in its order.
 """
 
@@ -133,7 +133,7 @@ def _listed(state: Stored, name: str) -> list[Form]:
 
 
 def _once(terms: list[Form], state: Stored) -> list[Form]:
-    """The terms that tell rows of a partition apart: each column once, and none that all of them have in common."""
+    """The terms that distinguish rows of a partition: each column once, and none that all of them have in common."""
     met = set(state.keys())
     found = []
     for term in terms:

@@ -18,7 +18,7 @@ from sqlstream_planner.sql.as_written import as_written, without_marks
 
 #: Types of which values that are equal are the same. 0.0 and -0.0 are not, nor a month and 30 days: a function may tell
 #: them apart, and a state has one of them for both.
-_TOLD_APART = frozenset(
+_EQUAL_MEANS_SAME = frozenset(
     {
         *INTEGERS, Kind.BOOLEAN, Kind.DECIMAL, Kind.VARCHAR, Kind.BLOB, Kind.UUID,
         Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ,
@@ -137,9 +137,9 @@ class Rewriter:
 
 def _is_usable(type_: SqlType) -> bool:
     """Whether an expression over a stored column of a type may be what it is over the rows; `zeros_of` says it of FLOATs."""
-    return is_told_apart(type_) or type_.kind in FLOATING
+    return equal_means_same(type_) or type_.kind in FLOATING
 
 
-def is_told_apart(type_: SqlType) -> bool:
+def equal_means_same(type_: SqlType) -> bool:
     """Whether equal values of a type are the same value, whatever is computed of them."""
-    return type_.kind in _TOLD_APART
+    return type_.kind in _EQUAL_MEANS_SAME

@@ -16,8 +16,8 @@ from sqlstream_planner.expressions.functions.nullability import nullable
 from sqlstream_planner.expressions.functions.refused import why_refused
 from sqlstream_planner.expressions.functions.suggestions import sql_text, suggest_cast, suggest_other
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names, translations
-from sqlstream_planner.expressions.infer.asked import asked
 from sqlstream_planner.expressions.infer.inference import Inference
+from sqlstream_planner.expressions.infer.question import ask
 from sqlstream_planner.expressions.oracle import Refused
 from sqlstream_planner.expressions.plain_values import instead_of
 from sqlstream_planner.sql import problems
@@ -48,9 +48,9 @@ def resolved(
 
     Raises TypeProblem.
     """
-    answer = asked(inference, function, typed, nodes, names=names)
+    answer = ask(inference, function, typed, nodes, names=names)
     if isinstance(answer, Refused) and answer.value and function.name in TRIED:
-        later = asked(inference, function, typed, nodes, texts=False, names=names)
+        later = ask(inference, function, typed, nodes, texts=False, names=names)
         answer = answer if isinstance(later, Refused) else later  # all such constants are reported at once
     if isinstance(answer, Refused):
         raise refusal(inference, node, function, typed, nodes, answer)
@@ -95,7 +95,7 @@ def _no_match(
     shown = ", ".join(str(t.type) for t in typed)
 
     def fits(casted: Sequence[TypedExpr]) -> bool:
-        return not isinstance(asked(inference, function, casted, nodes), Refused)
+        return not isinstance(ask(inference, function, casted, nodes), Refused)
 
     help_ = suggest_other(function, typed) or suggest_cast(function, typed, nodes, fits)
     return TypeProblem(node, problems.WRONG_ARGUMENTS, f"no `{name}` takes ({shown})", notes, help_)

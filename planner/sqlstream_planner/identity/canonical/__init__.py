@@ -1,7 +1,7 @@
 """Which forms mean the same though they are written in other words: COUNT(1) and COUNT(*), v > 4 and v >= 5 of integers.
 
 Identities are stored as they were written (`identity/expression`, `identity/relation`), and that never changes. Where two
-of them are compared, both are first brought to one spelling here. So what is known to be the same may grow with any
+of them are compared, both first get one spelling here. So what is known to be the same may grow with any
 version, and states of former versions are still found. Canonical forms are never stored and name nothing.
 """
 

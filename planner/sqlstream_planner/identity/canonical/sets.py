@@ -97,11 +97,11 @@ def of_branches(found: Form) -> Form | None:
     wanted = whole(number)
     if wanted is None or tagged.op != "either":
         return None
-    level, *tags = tagged.args
+    depth, *tags = tagged.args
     numbers = [_tag(t) for t in tags]
     if None in numbers:
         return None
-    return form("of branches", level, len(tags), *(n for n, tag in enumerate(numbers) if tag == wanted))
+    return form("of branches", depth, len(tags), *(n for n, tag in enumerate(numbers) if tag == wanted))
 
 
 def _tag(found: object) -> int | None:

@@ -226,7 +226,7 @@ def _with_slices(shipment: Shipment, end: str) -> Shipment:
 
 
 def plan_group(meanings: Meanings, node: GroupAggregate, *, retracting: bool) -> GroupPlan:
-    """Decompose a group aggregate; `retracting` says that rows of its input can go."""
+    """Decompose a group aggregate; `retracting` says that its input is updating."""
     if not node.fields:
         raise InternalError("a group aggregate without any column")
     inside = meanings.columns(node.input)

@@ -38,7 +38,7 @@ SHORT_LIST = 100
 
 
 def plan_top_n(planner: Planner, node: Node) -> Block:
-    """The stage that keeps the first rows of each partition, or all rows where they can go."""
+    """The stage that keeps the first rows of each partition, or all rows where they are updating."""
     if not isinstance(node, TopN):
         raise InternalError(f"a {type(node).__name__} is no Top-N")
     by_id = {f.id: f for f in node.input.fields}
@@ -76,7 +76,7 @@ def plan_top_n(planner: Planner, node: Node) -> Block:
 class _Top:
     """A Top-N with what its plans need: `fields` are kept of each row and rank rows that are equal in its order.
 
-    `rows` is what the ranked relation means, `meanings` what its columns do; `retracting`: its rows can go.
+    `rows` is what the ranked relation means, `meanings` what its columns do; `retracting`: its rows are updating.
     """
 
     node: TopN

@@ -22,7 +22,7 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.properties.facts import Facts
-from sqlstream_planner.rules.decorrelate.in_where import asked_of, in_where
+from sqlstream_planner.rules.decorrelate.in_where import in_where, wanted_result
 from sqlstream_planner.rules.decorrelate.marks import mark
 from sqlstream_planner.rules.decorrelate.pull_up import Pulled, pull_up
 from sqlstream_planner.rules.decorrelate.push_down import PushDown
@@ -55,7 +55,7 @@ def decorrelate(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
         types[f.id] = f.type, f.nullable or types.get(f.id, (f.type, False))[1]
 
     def in_condition(node: Node) -> bool:
-        return isinstance(node, Filter) and count.get(id(node.input)) == 1 and asked_of(node) is not None
+        return isinstance(node, Filter) and count.get(id(node.input)) == 1 and wanted_result(node) is not None
 
     # A projection may hand a result on that nothing above it needs.
     read = set[str]().union(

@@ -29,7 +29,7 @@ from sqlstream_planner.rules.decorrelate.scalar_values import compared, shown
 from sqlstream_planner.rules.decorrelate.subquery import Subquery, Types
 
 
-def asked_of(node: Filter) -> bool | None:
+def wanted_result(node: Filter) -> bool | None:
     """Whether a condition only lets rows pass for which the sub-query below it is TRUE, or FALSE; None if it asks more."""
     apply = node.input
     if not isinstance(apply, Apply) or apply.kind is SubqueryKind.SCALAR:
@@ -48,8 +48,8 @@ def asked_of(node: Filter) -> bool | None:
 
 
 def in_where(node: Filter, types: Types, *, shows_result: bool) -> Node:
-    """The rows for which a sub-query is what a condition that `asked_of` knows asks for; its result is there if shown."""
-    apply, wanted = node.input, asked_of(node)
+    """The rows that a condition known to `wanted_result` lets pass; the result of its sub-query is a column if shown."""
+    apply, wanted = node.input, wanted_result(node)
     if not isinstance(apply, Apply) or wanted is None:
         raise InternalError("a condition that asks for no sub-query")
     subquery = Subquery.of(apply, types)
@@ -94,17 +94,17 @@ def _member(subquery: Subquery, wanted: bool) -> Node:
         extra = push.same({name: ids[old] for name, old in pushed.columns.items()})
     else:
         right, ids = shown(subquery, pulled, values)
-    asked = AnyOf("=", negated=False)
+    any_of = AnyOf("=", negated=False)
     operands, theirs = list(apply.operand), [column(ids[id_]) for id_ in values]
     terms = [*compared(subquery, pulled, ids), *extra]
     kind, direct = JoinKind.SEMI if wanted else JoinKind.ANTI, not extra
-    equal = asked.terms(operands, theirs)
+    equal = any_of.terms(operands, theirs)
     rows = subquery.join(kind, apply.input, right, [*terms, *equal], forgets=direct)
     if wanted or not any(nullable(subquery)):
         return rows
     if len(values) > 1 or pulled.rest or extra:
         # The rows for which it is not certain: tested one by one, beside what is compared.
-        unknown = exp.Is(this=exp.paren(asked.condition(operands, theirs)), expression=exp.Null())
+        unknown = exp.Is(this=exp.paren(any_of.condition(operands, theirs)), expression=exp.Null())
         return subquery.join(JoinKind.ANTI, rows, right, [*terms, unknown], forgets=direct)
     made, keys, any_, nulls = nulls_and_rows(subquery, pulled, values[0])
     uncertain = exp.or_(column(nulls.id), exp.Is(this=exp.paren(operands[0].copy()), expression=exp.Null()))

@@ -36,12 +36,12 @@ def mark(apply: Apply, types: Types) -> Node:
     subquery = Subquery.of(apply, types)
     if apply.kind is SubqueryKind.EXISTS:
         return _exists(subquery)
-    asked = AnyOf.of(apply)
+    any_of = AnyOf.of(apply)
     pulled = pull_up(subquery, subquery.query)
-    if asked.comparison == "=" and len(apply.operand) == 1 and _is_plain(pulled):
+    if any_of.comparison == "=" and len(apply.operand) == 1 and _is_plain(pulled):
         assert pulled is not None
-        return _equal(subquery, pulled, asked)
-    return _compared(subquery, asked)
+        return _equal(subquery, pulled, any_of)
+    return _compared(subquery, any_of)
 
 
 def without_items(node: Node) -> Node:
@@ -133,7 +133,7 @@ def _exists(subquery: Subquery) -> Node:
     return subquery.beside(join, exp.Not(this=exp.Is(this=column(there.id), expression=exp.Null())))
 
 
-def _equal(subquery: Subquery, pulled: Pulled, asked: AnyOf) -> Node:
+def _equal(subquery: Subquery, pulled: Pulled, any_of: AnyOf) -> Node:
     """IN: the value is looked up among the query's distinct ones, with the key that it compares."""
     apply = subquery.apply
     value = subquery.query.fields[0].id
@@ -142,15 +142,15 @@ def _equal(subquery: Subquery, pulled: Pulled, asked: AnyOf) -> Node:
     groups, distinct = one_of_each(subquery, present, ids)
     right, again = shown(subquery, Pulled(groups), list(distinct.values()))
     names = {old: again[new] for old, new in distinct.items()}
-    terms = [*compared(subquery, pulled, names), *asked.terms(list(apply.operand), [column(names[value])])]
+    terms = [*compared(subquery, pulled, names), *any_of.terms(list(apply.operand), [column(names[value])])]
     rows = subquery.join(JoinKind.LEFT, apply.input, right, terms)
     found = exp.Not(this=exp.Is(this=column(names[value]), expression=exp.Null()))
     if not any(nullable(subquery)):
-        return subquery.beside(rows, exp.Not(this=exp.paren(found)) if asked.negated else found)
+        return subquery.beside(rows, exp.Not(this=exp.paren(found)) if any_of.negated else found)
     node, any_row, any_null = _with_nulls(subquery, pulled, value, rows)
     operand = exp.Is(this=exp.paren(apply.operand[0].copy()), expression=exp.Null())
     unknown = exp.or_(exp.and_(any_row, operand), any_null)
-    return subquery.beside(node, _three_valued(found, unknown, negated=asked.negated))
+    return subquery.beside(node, _three_valued(found, unknown, negated=any_of.negated))
 
 
 def _with_nulls(
@@ -163,7 +163,7 @@ def _with_nulls(
     return node, *read  # type: ignore[return-value]
 
 
-def _compared(subquery: Subquery, asked: AnyOf) -> Node:
+def _compared(subquery: Subquery, any_of: AnyOf) -> Node:
     """Any comparison: how many rows of the query it is true of, and of how many it is not known, for each operand."""
     apply = subquery.apply
     more = []
@@ -177,7 +177,7 @@ def _compared(subquery: Subquery, asked: AnyOf) -> Node:
     result = subquery.new("result", BOOLEAN)
     known = {f.id: f for f in pushed.node.fields}
     values = [subquery.like("value", known[id_]) for id_ in pushed.columns.values()]
-    items = (*(column(id_) for id_ in pushed.columns.values()), asked.condition(left, right))
+    items = (*(column(id_) for id_ in pushed.columns.values()), any_of.condition(left, right))
     rows = Project(pushed.node, (*values, result), items)
     keys = tuple(subquery.like("value", f) for f in values)
     counts = [subquery.new(name, BIGINT, nullable=False) for name in ("true", "unknown")]
@@ -198,7 +198,7 @@ def _compared(subquery: Subquery, asked: AnyOf) -> Node:
     ids = dict(zip(pushed.columns, (f.id for f in fresh), strict=True))
     join = subquery.join(JoinKind.LEFT, apply.input, shown_, push.same(ids))
     read = [exp.Coalesce(this=column(f.id), expressions=[exp.false()]) for f in flags]
-    return subquery.beside(join, _three_valued(read[0], read[1], negated=asked.negated))
+    return subquery.beside(join, _three_valued(read[0], read[1], negated=any_of.negated))
 
 
 def _three_valued(found: exp.Expr, unknown: exp.Expr, *, negated: bool) -> exp.Expr:

@@ -81,8 +81,8 @@ class JoinGraph:
 
     def is_better(self, tree: Tree, written: Tree) -> bool:
         """Whether an order is known to keep notably less than the one that was written."""
-        told = any(self._rows[1 << n] != BASE or r.share < 1 for n, r in enumerate(self.relations))
-        return told and self.cost(tree) < WORTH * self.cost(written)
+        known = any(self._rows[1 << n] != BASE or r.share < 1 for n, r in enumerate(self.relations))
+        return known and self.cost(tree) < WORTH * self.cost(written)
 
     def cost(self, tree: Tree) -> float:
         """The rows that are kept between the joins of a tree."""
@@ -135,14 +135,14 @@ class JoinGraph:
             ]
             for i in range(count)
         ]
-        level = [0] * count
+        rank = [0] * count
         for _ in range(count):
             for i in range(count):
                 for j in range(count):
                     if refers[i][j]:
-                        level[i] = max(level[i], level[j] + (not refers[j][i]))
+                        rank[i] = max(rank[i], rank[j] + (not refers[j][i]))
         rows = []
-        for relation, n in zip(self.relations, level, strict=True):
+        for relation, n in zip(self.relations, rank, strict=True):
             size = BASE
             for _ in range(n):
                 size *= FANOUT

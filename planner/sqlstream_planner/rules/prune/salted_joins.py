@@ -69,7 +69,7 @@ def salted_joins(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
         for number in (1, 0):
             one, many = node.inputs[number], node.inputs[1 - number]
             if () in keys(one) and () not in keys(many) and _can_be_repeated(node.kind, number):
-                read = _told_by(many, keys)
+                read = _part_columns(many, keys)
                 return _by_part(node, number, read) if read else node
         return node
 
@@ -83,7 +83,7 @@ def _can_be_repeated(kind: JoinKind, side: int) -> bool:
     return not gives_alone(kind.lower(), ("left", "right")[side])
 
 
-def _told_by(node: Node, keys: UniqueKeys) -> Sequence[str]:
+def _part_columns(node: Node, keys: UniqueKeys) -> Sequence[str]:
     """The columns that say which part a row is in."""
     exact = [f.id for f in node.fields if f.type.kind in _EXACT]
     return min((key for key in keys(node) if set(key) <= set(exact)), key=len, default=tuple(exact))

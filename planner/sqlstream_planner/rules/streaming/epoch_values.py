@@ -1,4 +1,4 @@
-"""What an epoch gives to rows is given once: it can't stand over rows that go again."""
+"""What an epoch gives to rows is given once: it can't stand over updating rows."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
         )
     best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else None)
     forgets = any(_time_to_live(node) is not None for node in walk((root,)))
-    # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
+    # A row inserted for a key that is taken is an error: the sink gets an insertion, not a replacement.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
     informed = replace(sink, changelog=mode, key=best, forgets=forgets)
     wrong = connector.wrong_sink(informed)
@@ -111,7 +111,7 @@ def _takers(connectors: Connectors) -> str:
 
 
 def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anytime: Analysis[bool]) -> None:
-    """A window is emitted once: of rows that go again, it takes those of a source, whose changes have a time.
+    """A window is emitted once: of updating rows, it takes those of a source, whose changes have a time.
 
     What an operator takes back it does because of other rows, whenever they come: windows would have closed.
     """

@@ -6,21 +6,21 @@ from sqlglot import exp
 
 from sqlstream_planner.sql.dialect.positions import own_range, set_range
 
-#: How many levels of syntax may stand in each other. What plans and runs a query recurses over them.
-LEVELS = 10_000
+#: The greatest nesting depth of syntax. What plans and runs a query recurses over it.
+MAX_DEPTH = 10_000
 #: How many operands of AND or OR stand in each other as they were written.
 _CHAIN = 32
 
 
 def balanced(node: exp.Expr) -> exp.Expr:
-    """A long chain of ANDs or of ORs as a tree with as few levels as it can have; everything else as it is.
+    """A long chain of ANDs or of ORs as a tree as shallow as it can be; everything else as it is.
 
     The order of the operands stays, and so do the ranges of what is combined. Both operators are associative, and a
     tree is printed as the chain was.
 
     >>> import sqlglot
     >>> chain = sqlglot.parse_one(" OR ".join(f"c{i}" for i in range(1000)))
-    >>> below_all_levels(balanced(chain), 12) is None, balanced(chain).sql() == chain.sql()
+    >>> below_depth(balanced(chain), 12) is None, balanced(chain).sql() == chain.sql()
     (True, True)
     """
     kind = type(node)
@@ -49,18 +49,18 @@ def _both(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return made
 
 
-def below_all_levels(node: exp.Expr, levels: int = LEVELS) -> exp.Expr | None:
+def below_depth(node: exp.Expr, most: int = MAX_DEPTH) -> exp.Expr | None:
     """A part of `node` that stands in more than so many others, or None.
 
     >>> import sqlglot
-    >>> print(below_all_levels(sqlglot.parse_one("a + b"), 3))
+    >>> print(below_depth(sqlglot.parse_one("a + b"), 3))
     None
-    >>> below_all_levels(sqlglot.parse_one("(a + b) * c"), 2).sql()
+    >>> below_depth(sqlglot.parse_one("(a + b) * c"), 2).sql()
     'a + b'
     """
-    rank = [node]
-    for _ in range(levels + 1):
-        rank = [child for each in rank for child in each.iter_expressions()]
-        if not rank:
+    frontier = [node]
+    for _ in range(most + 1):
+        frontier = [child for each in frontier for child in each.iter_expressions()]
+        if not frontier:
             return None
-    return rank[0].parent
+    return frontier[0].parent

@@ -58,7 +58,7 @@ class SqlSyntaxError(ParseError):
 
 
 def nested_too_deeply(start: int, end: int) -> SqlSyntaxError:
-    """The failure of what has more levels than anything can read, on `[start, end)` of the text."""
+    """The failure of what nests deeper than anything can read, on `[start, end)` of the text."""
     return SqlSyntaxError(
         "this is nested too deeply",
         start,

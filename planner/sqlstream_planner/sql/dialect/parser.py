@@ -96,7 +96,7 @@ class SqlStreamParser(TypeParser):
     def parse_set_operation(
         self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
     ) -> exp.SetOperation | None:
-        """UNION and the like; STRICT CORRESPONDING is told from BY NAME."""
+        """UNION and the like; STRICT CORRESPONDING is another option than BY NAME."""
         start = self._index
         made = super().parse_set_operation(this, consume_pipe, intersect_only)
         if made is not None and "STRICT" in [t.text.upper() for t in self._tokens[start + 1 : start + 4]]:
@@ -130,7 +130,7 @@ class SqlStreamParser(TypeParser):
         start = self.here
         index = self._index
         if not fallback_to_identifier and self._at_type_word_of_a_value():
-            # sqlglot reads what is inside as a type's arguments first, and in each of them, which doubles with each level.
+            # sqlglot reads what is inside as a type's arguments first, and in each of them, which doubles with each nesting.
             return self._ranged(start, self._parse_column())
         typed = self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL
         if typed and not fallback_to_identifier:

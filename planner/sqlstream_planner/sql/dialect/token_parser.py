@@ -202,8 +202,8 @@ class TokenParser(DuckDBParser):
             raise SqlSyntaxError(
                 f"can't read this near `{self.sql[token.start : token.end + 1]}`", token.start, token.end + 1
             ) from error
-        if len(self._tokens) > depth.LEVELS and isinstance(found, exp.Expr):
-            below = depth.below_all_levels(found)
+        if len(self._tokens) > depth.MAX_DEPTH and isinstance(found, exp.Expr):
+            below = depth.below_depth(found)
             if below is not None:
                 raise nested_too_deeply(*(range_of(below) or (self._prev.start, self._prev.end + 1)))
         return found

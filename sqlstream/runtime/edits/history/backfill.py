@@ -78,7 +78,7 @@ class HistoryGoneError(DiagnosticError):
 
     def __init__(self, gone: Sequence[tuple[str, Diagnostic]]) -> None:
         self.gone = gone
-        super().__init__(*(told for _, told in gone))
+        super().__init__(*(diagnostic for _, diagnostic in gone))
 
 
 def backfill(
@@ -92,7 +92,7 @@ def backfill(
     run: RunInfo,
     stop: StopFlag,
     sinks: Collection[str] = (),
-    told_anew: Collection[str] = (),
+    reported_again: Collection[str] = (),
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
     check_lease: Callable[[], None] = lambda: None,
     faults: Faults = no_faults,
@@ -101,7 +101,7 @@ def backfill(
     """Compute these states of `program` over what its sources have read by `until`; None if it was asked to stop.
 
     `sinks` are new ones that are to have the rows of all the history because no state has their answer: windows that are
-    closed, rows that no operator keeps. Of the sources `told_anew` what is malformed is reported once more.
+    closed, rows that no operator keeps. Of the sources `reported_again` what is malformed is reported once more.
     `store` is the state directory, `settings` are those of the run that takes the states over: the versions have its
     parallelism. A source that `until` does not know has read nothing. Raises DiagnosticError: DAT008 if history is gone,
     and as a run.
@@ -158,7 +158,7 @@ def backfill(
         folder=side.folder,
         versions={state: side.versions(last, state) for state in states},
         sources={
-            name: _with_marks(state, reached.get(name), told_anew=name in told_anew)
+            name: _with_marks(state, reached.get(name), reported_again=name in reported_again)
             for name, state in known.items()
         },
         malformed={name: state.malformed or 0 for name, state in reached.items()},
@@ -269,26 +269,26 @@ def _history(
         if state is None or state.position == source.initial_position():
             found[spec.name] = _Unread()
         elif not isinstance(source, Rereadable):
-            told = (
+            message = (
                 f"source `{spec.name}` can't be read again: its connector '{spec.connector}' keeps no history"
             )
-            gone.append((spec.name, Diagnostic("DAT008", told)))
+            gone.append((spec.name, Diagnostic("DAT008", message)))
         else:
             try:
                 found[spec.name] = source.until(state.position)
             except DiagnosticError as error:
-                gone += [(spec.name, told) for told in error.diagnostics]
+                gone += [(spec.name, diagnostic) for diagnostic in error.diagnostics]
     if gone:
         raise HistoryGoneError(gone)
     return found
 
 
-def _about_history(told: Diagnostic) -> Diagnostic:
+def _about_history(diagnostic: Diagnostic) -> Diagnostic:
     """A file that is not what it was can't be skipped here: it was read."""
-    if told.code != "DAT003":
-        return told
+    if diagnostic.code != "DAT003":
+        return diagnostic
     help_ = "put the files back as they were; what was computed from them before is not touched"
-    return replace(told, code="DAT008", help=help_)
+    return replace(diagnostic, code="DAT008", help=help_)
 
 
 def _admission(given: Admission, until: Manifest) -> Admission:
@@ -314,7 +314,7 @@ def _check_reached(
             )
 
 
-def _with_marks(state: SourceState, reached: SourceState | None, *, told_anew: bool) -> SourceState:
+def _with_marks(state: SourceState, reached: SourceState | None, *, reported_again: bool) -> SourceState:
     """A source as it goes on: what was closed over its history stays closed, should it have ended and go on later.
 
     Where it had a watermark it goes on with that: another delay holds from the next row on, whether anything is read again
@@ -322,7 +322,7 @@ def _with_marks(state: SourceState, reached: SourceState | None, *, told_anew: b
     """
     if reached is None:
         return state
-    state = replace(state, malformed=reached.malformed if told_anew else state.malformed)
+    state = replace(state, malformed=reached.malformed if reported_again else state.malformed)
     if state.seen > WATERMARK_MIN:
         return state
     return replace(state, seen=reached.seen, lanes=reached.lanes, resume=max(state.resume, reached.resume))

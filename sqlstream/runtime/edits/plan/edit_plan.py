@@ -224,7 +224,7 @@ def _compare(
     nodes: StateNodes,
     last: Manifest | None = None,
 ) -> EditPlan:
-    asked_for = given
+    requested = given
     known = go_on(before.positions, now.sources)
     feeds = Feeds(before.plan, now, before.sources, before.positions, known)
     unread = UnreadRows(
@@ -295,7 +295,7 @@ def _compare(
             replace(before, other_rows=before.other_rows | in_part),
             now,
             against=against,
-            given=asked_for,
+            given=requested,
             new_sinks=new_sinks,
             source_of=source_of,
             nodes=nodes,

@@ -241,7 +241,7 @@ class EditPlan:
 
     @property
     def reemitted(self) -> tuple[str, ...]:
-        """The sinks that have the answer of another query and are brought to the new one's."""
+        """The sinks that have the result of another query and are reconciled with the new one's."""
         return tuple(sink.name for sink in self.sinks if sink.change is SinkChange.BROUGHT)
 
     @property

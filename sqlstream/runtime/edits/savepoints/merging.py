@@ -91,7 +91,9 @@ def put_together(origins: Sequence[Origin], scratch: CheckpointStore, source_of:
         sources += _together(data, parts, folders, source_of, notes)
     detached = _parked(parts, {_data(state) for state in sources}, folders)
     now_us = max(part.manifest.now_us for part in parts)
-    told = [note for part in parts if part.manifest.now_us < now_us for note in _behind_the_clock(part)]
+    found_notes = [
+        note for part in parts if part.manifest.now_us < now_us for note in _behind_the_clock(part)
+    ]
     states: list[StateVersions] = []
     seen: set[str] = set()
     last_id = 0
@@ -144,8 +146,8 @@ def put_together(origins: Sequence[Origin], scratch: CheckpointStore, source_of:
         max(s.created for s in named),
         manifest,
     )
-    told += [note for of_data in notes.values() for note in of_data]
-    return Origin(scratch, savepoint, tuple(origins), tuple(told), frozenset(notes))
+    found_notes += [note for of_data in notes.values() for note in of_data]
+    return Origin(scratch, savepoint, tuple(origins), tuple(found_notes), frozenset(notes))
 
 
 def _part(origin: Origin) -> _Part:
@@ -230,10 +232,10 @@ def _together(
         else:
             same[id(part)] = theirs
             continue
-        told = f"`{theirs.name}` {what} in `{part.name}` than in `{first.name}`"
+        note = f"`{theirs.name}` {what} in `{part.name}` than in `{first.name}`"
         if left:
-            told += f": {counted(len(left), 'state')} of what that has of it {'is' if len(left) == 1 else 'are'} left out"
-        notes.setdefault(data, []).append(told)
+            note += f": {counted(len(left), 'state')} of what that has of it {'is' if len(left) == 1 else 'are'} left out"
+        notes.setdefault(data, []).append(note)
         part.leave(left)
     if first in even:
         equal = [s for s in same.values() if _same_marks(source, s)]

@@ -71,6 +71,8 @@ def named_origin(savepoint: str, own: str, state: str) -> Origin:
     try:
         return Origin(store, Savepoints(store).find(savepoint))
     except DiagnosticError as error:
-        [told] = error.diagnostics
+        [diagnostic] = error.diagnostics
         elsewhere = f"one of another pipeline is DIR@{savepoint}, DIR being its state directory"
-        raise DiagnosticError(replace(told, help=told.help or elsewhere), exit_code=error.exit_code) from None
+        raise DiagnosticError(
+            replace(diagnostic, help=diagnostic.help or elsewhere), exit_code=error.exit_code
+        ) from None

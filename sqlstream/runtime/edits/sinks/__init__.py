@@ -1,1 +1,1 @@
-"""What becomes of sinks when a pipeline is edited: what each holds, goes on with, is brought to or begins with."""
+"""What becomes of sinks when a pipeline is edited: the content that each has, goes on with, is reconciled with or begins with."""

@@ -67,9 +67,9 @@ def answer_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
 def _query_changes(old: Form, new: Form, before: list[str], now: list[str]) -> Iterator[str]:
     (rows, conditions, columns), (new_rows, new_conditions, new_columns) = query_parts(old), query_parts(new)
     if rows != new_rows:
-        told = [d.text for d in row_differences(rows, new_rows)]
+        texts = [d.text for d in row_differences(rows, new_rows)]
         yield (
-            "; ".join(told)
+            "; ".join(texts)
             or "its rows are those of other sources, or are grouped, ranked or put together in another way"
         )
     had, have = [*map(_words, conditions.args)], [*map(_words, new_conditions.args)]

@@ -44,7 +44,7 @@ class OtherRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command was told, and what is known beside the two plans.
+    """The options of a command, and what is known beside the two plans.
 
     `same_text`: both plans were made of the same SQL. Of the sources `unread` nothing was read so far. `accept` is what was
     consented to, `rewrite` are sinks that are to begin anew. Of the sources `apart` several savepoints, which are put
@@ -66,7 +66,7 @@ class Given:
     other_rows: OtherRows | None = None
 
     def holds_other_rows(self, former: SinkSpec, spec: SinkSpec) -> bool:
-        """Whether a sink holds what was computed of other rows than its query reads now."""
+        """Whether the content of a sink was computed from other rows than its query reads now."""
         return self.other_rows is not None and bool(self.other_rows.other_sinks([(former.name, spec.name)]))
 
     def accepts(self, what: str, name: str) -> bool:

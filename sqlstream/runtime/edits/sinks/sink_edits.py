@@ -1,6 +1,6 @@
-"""What an edit of a pipeline means to its sinks: what each goes on with, is brought to, begins with, or why it is refused.
+"""What an edit of a pipeline means to its sinks: what each goes on with, is reconciled with, begins with, or why it is refused.
 
-A table and a changelog have the answer of one query: with another one they are brought to it, from the state or from the
+A table and a changelog have the result of one query: with another one they are reconciled, from the state or from the
 sources' history. Rows in files, in tables that are only appended to, and on the terminal stay as they were given; another
 query may go on with them from now on, if the user says so. A sink is known by its place: what its table is called means
 nothing, and another place begins anew.
@@ -35,7 +35,7 @@ def sink_edits(before: PhysicalPlan, now: PhysicalPlan, given: Given) -> tuple[S
 
     Errors are STA014 (another query), STA015 (another way to write, or declaration) and STA026 (it can't begin anew);
     consents STA013 (rows that stay, in another place) and STA019 (a table is altered); warnings STA016 (rows of another
-    query from now on) and STA017 (brought to another answer, or given a whole one).
+    query from now on) and STA017 (reconciled with another result, or given a full one).
     Raises DiagnosticError (STA026, exit code 2) for a sink to rewrite that the query does not have.
     """
     check_rewrite(given.rewrite, now)
@@ -91,7 +91,7 @@ def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[D
 
 
 def _gap(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[Consent]:
-    """What is asked of a sink that goes on behind several savepoints, of which not all have given on what is before that."""
+    """What is required of a sink that goes on behind several savepoints, of which not all have given on what is before that."""
     if (
         spec.changelog != "append"
         or answer_is_kept(now, spec, given.forgotten)

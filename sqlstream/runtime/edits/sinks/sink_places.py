@@ -57,8 +57,8 @@ def looking(
         except DiagnosticError as error:
             if away is None or any(d.code != "ENV006" for d in error.diagnostics):
                 raise
-            for told in error.diagnostics:
-                away(told)
+            for diagnostic in error.diagnostics:
+                away(diagnostic)
             return otherwise
         finally:
             close(sink)
@@ -140,8 +140,8 @@ def in_its_place(new: SinkIdentity, old: SinkIdentity, spec: SinkSpec) -> SinkId
     was, now = (dict(identity.destination.get("options", {})) for identity in (old, new))
     if descriptor is None or not was:
         return new
-    said = {name: was[name] for name in descriptor.sink.place if name in was and name in now}
-    return replace(new, destination={**new.destination, "options": {**now, **said}})
+    spelled = {name: was[name] for name in descriptor.sink.place if name in was and name in now}
+    return replace(new, destination={**new.destination, "options": {**now, **spelled}})
 
 
 def former_sinks(
@@ -175,8 +175,10 @@ def former_sinks(
         if spec.name in found or former is None or former.connector != spec.connector:
             continue
         descriptor = descriptor_of(spec)
-        tells = descriptor is not None and descriptor.sink.tells_epochs
-        if descriptor is None or (tells and looks.epoch(spec, names.get(spec.name, spec.name)) in epochs):
+        records_epochs = descriptor is not None and descriptor.sink.records_epochs
+        if descriptor is None or (
+            records_epochs and looks.epoch(spec, names.get(spec.name, spec.name)) in epochs
+        ):
             found[spec.name] = left.pop(spec.name)
     return found
 

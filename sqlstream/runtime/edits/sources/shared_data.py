@@ -89,10 +89,10 @@ class Feeds:
             by_data[state.connector, state.identity].append(state)
         apart = {data for data, states in by_data.items() if data[1] and not alike(states)}
 
-        def told(states: Iterable[tuple[str, SourceState]]) -> dict[str, str]:
+        def folders_of(states: Iterable[tuple[str, SourceState]]) -> dict[str, str]:
             return {name: s.folder for name, s in states if (s.connector, s.identity) in apart}
 
-        self._folders = (told((s.name, s) for s in read), told(known.items()))
+        self._folders = (folders_of((s.name, s) for s in read), folders_of(known.items()))
 
     def same_state(self, old: str, new: str) -> bool:
         """Whether a state of the old plan has its rows from tables that stand where those of one of the new plan do."""

@@ -186,19 +186,19 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 
 
 def _trunc(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr | None:
-    asked = literal_text(arguments[1])
-    if asked is None:
+    written = literal_text(arguments[1])
+    if written is None:
         return None  # DuckDB's: places behind the point
-    unit = next((unit for unit, names in _UNITS.items() if asked.lower() in names), None)
+    unit = next((unit for unit, names in _UNITS.items() if written.lower() in names), None)
     if unit is None:
-        raise context.refuse(f"TRUNC to '{asked}'", "write 'YEAR', 'QUARTER', 'MONTH' or 'WEEK'")
+        raise context.refuse(f"TRUNC to '{written}'", "write 'YEAR', 'QUARTER', 'MONTH' or 'WEEK'")
     date = exp.Cast(this=arguments[0], to=exp.DataType.build("DATE"))
     return exp.Cast(this=call("date_trunc", text(unit), date), to=exp.DataType.build("DATE"))
 
 
 def _next_day(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
-    asked = (literal_text(arguments[1]) or "").lower()
-    number = next((n for n, day in enumerate(_DAYS, 1) if asked in (day, day[:3], day[:2])), None)
+    written = (literal_text(arguments[1]) or "").lower()
+    number = next((n for n, day in enumerate(_DAYS, 1) if written in (day, day[:3], day[:2])), None)
     if number is None:
         raise context.refuse("NEXT_DAY needs the name of a day", "write NEXT_DAY(d, 'MON')")
     date = exp.Cast(this=arguments[0], to=exp.DataType.build("DATE"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.runtime.spark.stages import told
+from sqlstream.runtime.spark.stages import job_error
 from sqlstream_planner.diagnostics import DiagnosticError
 
 SHUFFLE = (
@@ -15,7 +15,7 @@ SHUFFLE = (
 
 @pytest.mark.parametrize("said", ["No space left on device", "Disk quota exceeded"])
 def test_a_full_scratch_folder_of_sparks(said: str) -> None:
-    error = told(SHUFFLE.replace("No space left on device", said), 3)
+    error = job_error(SHUFFLE.replace("No space left on device", said), 3)
     assert isinstance(error, DiagnosticError)
     (diagnostic,) = error.diagnostics
     assert (error.exit_code, diagnostic.code) == (5, "ENV005")
@@ -37,7 +37,7 @@ Traceback (most recent call last):
 
 def test_a_package_that_executors_lack_is_named_with_their_python() -> None:
     raised = "ModuleNotFoundError: No module named 'pyarrow.compute'"
-    error = told(WORKER.format(raised=raised), 1, python="/usr/bin/python3")
+    error = job_error(WORKER.format(raised=raised), 1, python="/usr/bin/python3")
     assert isinstance(error, DiagnosticError)
     (diagnostic,) = error.diagnostics
     assert (error.exit_code, diagnostic.code) == (5, "ENV004")
@@ -48,7 +48,7 @@ def test_a_package_that_executors_lack_is_named_with_their_python() -> None:
 
 def test_what_a_worker_raised_is_told_by_its_last_line() -> None:
     raised = "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.9"
-    error = told(WORKER.format(raised=raised), 2, python="/usr/bin/python3")
+    error = job_error(WORKER.format(raised=raised), 2, python="/usr/bin/python3")
     assert isinstance(error, DiagnosticError)
     (diagnostic,) = error.diagnostics
     assert diagnostic.message == f"Spark could not run epoch 2: {raised}"
@@ -56,7 +56,7 @@ def test_what_a_worker_raised_is_told_by_its_last_line() -> None:
 
 
 def test_without_a_trace_of_python_the_first_line_is_told() -> None:
-    error = told("An error occurred\nat x.y.Z", 2, python="/usr/bin/python3")
+    error = job_error("An error occurred\nat x.y.Z", 2, python="/usr/bin/python3")
     assert isinstance(error, DiagnosticError)
     assert error.diagnostics[0].message == "Spark could not run epoch 2: An error occurred"
     assert error.diagnostics[0].notes == ("nothing of the epoch was committed",)

@@ -22,7 +22,7 @@ _LARGEST = 200
 _TIMES_OF_OTHER_TYPES = (exp.DType.TIMESTAMP_S, exp.DType.TIMESTAMP_MS)
 
 
-def asked(
+def ask(
     inference: Inference,
     function: Function,
     typed: Sequence[TypedExpr],

@@ -9,7 +9,7 @@ from sqlstream_operators.plan.types import TIMESTAMPTZ, VARCHAR, SqlType
 
 #: By key: the fields of the message on the way to it, and its type; times are numbers of ms there. What `source` has
 #: beside these differs by database, so that it can't be one column of all schemas.
-DEBEZIUM_TOLD: Mapping[str, tuple[tuple[str, ...], SqlType]] = MappingProxyType(
+DEBEZIUM_METADATA: Mapping[str, tuple[tuple[str, ...], SqlType]] = MappingProxyType(
     {
         "ingestion-timestamp": (("ts_ms",), TIMESTAMPTZ),
         "source.timestamp": (("source", "ts_ms"), TIMESTAMPTZ),
