@@ -58,4 +58,4 @@ def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
 def _diagnostic(constant: Constant, at: Span, why: str) -> Diagnostic:
     if constant.cast:
         return Diagnostic(BAD_CAST, f"this cast fails: {why}", at, help=constant.instead)
-    return Diagnostic(FAILING_CONSTANT, f"this fails with every row: {why}", at)
+    return Diagnostic(FAILING_CONSTANT, f"this expression fails with every row: {why}", at)

@@ -118,7 +118,7 @@ def not_run_yet(at: Span | None, what: str, help: str | None = None) -> NoReturn
 
 def nested_too_deeply(at: Span | None) -> Diagnostic:
     """The syntax at a source location nests deeper than can be planned."""
-    return Diagnostic("SQL107", "this is nested too deeply", at, (), SHALLOWER)
+    return Diagnostic("SQL107", "this expression is nested too deeply", at, (), SHALLOWER)
 
 
 def either(names: Iterable[str]) -> str:

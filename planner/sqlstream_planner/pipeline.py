@@ -119,7 +119,11 @@ def plan_file(
     except UnsupportedError as error:
         raise DiagnosticError(
             Diagnostic(
-                "SQL100", f"DuckDB can't run this: {error}", Span(script.rendered.file, 1, 1), (), SUPPORTED
+                "SQL100",
+                f"DuckDB can't run the query: {error}",
+                Span(script.rendered.file, 1, 1),
+                (),
+                SUPPORTED,
             )
         ) from error
     except RecursionError:

@@ -97,7 +97,7 @@ def check_renamed(planned: Planned, file: Path, project: Project, state: str) ->
     raise DiagnosticError(
         Diagnostic(
             "STA031",
-            f"the pipeline has no state by its name, and `{name}` has one that is its own",
+            f"the pipeline has no state by its name; its state is that of `{name}`",
             notes=(f"{folder} was written by the same query, and no file has that name any more",),
             help=f"to go on with it: {setting}{parent}mv '{folder}' '{state}'; to start over: --state-dir '{state}'",
         ),

@@ -124,7 +124,7 @@ def _find(committed: Committed, name: str) -> Relation:
     raise DiagnosticError(
         Diagnostic(
             "STA024",
-            f"there is no relation `{name}` in {committed.title}",
+            f"unknown relation `{name}` in {committed.title}",
             notes=(f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
             help=suggestion(name, names),
         ),

@@ -69,7 +69,8 @@ def actual_rows(
     parallelism: int | None = None,
     registry: Registry = REGISTERED,
 ) -> Actual:
-    """Run the pipeline to the end of its input in a state directory of its own, drained, and read the content of its sinks then.
+    """Run the pipeline to the end of its input in a state directory of its own, drained, and read the content of its
+    sinks then.
 
     Nothing is written where the pipeline writes. Without `rows_per_epoch` all input is one epoch, so that no row
     can be late. Raises DataError if a sink is given what it can't take.

@@ -62,7 +62,7 @@ class CapturedSinks:
         return _Catching(self._tables.setdefault(spec.name, []))
 
     def rows(self, sink: SinkSpec) -> Rows:
-        """The content of a redirected sink. Raises DiagnosticError (DAT002) if rows were retracted that had not been given."""
+        """A redirected sink's content. Raises DiagnosticError (DAT002) if rows were retracted that were never inserted."""
         duck = DuckSession()
         names = ", ".join(quote_identifier(column.name) for column in sink.schema)
         file = self._files.get(sink.name)
@@ -100,7 +100,7 @@ def _folded(duck: DuckSession, sink: SinkSpec, tables: Sequence[pa.Table]) -> Ro
             raise DiagnosticError(
                 Diagnostic(
                     "DAT002",
-                    f"sink {sink.name}: {len(gone)} rows go that never came, such as {shown}",
+                    f"sink {sink.name}: {len(gone)} rows were retracted that were never inserted, such as {shown}",
                     help="does its source delete or repeat rows? Declare its PRIMARY KEY, so that its changes are "
                     "made consistent",
                 )

@@ -47,7 +47,7 @@ def bounded(planned: Planned) -> PhysicalPlan:
         raise DiagnosticError(
             Diagnostic(
                 "GLD008",
-                f"{random.what} gives values that no golden can say beforehand",
+                f"{random.what} gives other values in each run, which no golden file can have",
                 random.at,
                 help="write `-- golden: none`",
             )

@@ -201,7 +201,7 @@ class StateDatabase:
         names = [str(relation) for relation in self.relations]
         return Diagnostic(
             "STA024",
-            f"there is no relation `{name}` in {self.committed.title}",
+            f"unknown relation `{name}` in {self.committed.title}",
             span,
             (f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
             suggestion(name, names),

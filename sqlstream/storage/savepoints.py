@@ -128,7 +128,7 @@ class Savepoints:
         raise DiagnosticError(
             Diagnostic(
                 "SAV003",
-                f"no savepoint could be made: in {_ATTEMPTS} attempts {RETAINED} epochs were committed each time meanwhile",
+                f"no savepoint could be made in {_ATTEMPTS} attempts: too many epochs were committed meanwhile",
                 help="run it again, or stop the pipeline first",
             )
         )

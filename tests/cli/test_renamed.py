@@ -62,7 +62,7 @@ def test_a_renamed_file_is_offered_its_state(
         assert run_cli([command, str(new), *given]) == 4
         told = capsys.readouterr().err
         assert "error[STA031]" in told
-        assert "`old` has one that is its own" in told
+        assert "its state is that of `old`" in told
         assert "SET 'pipeline.name' = 'old';" in told
         assert f"mv '{state}' '{state.parent / 'new'}'" in told
     edited = new.read_text()

@@ -23,8 +23,8 @@ def letters(world: World) -> int:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("'execution.max-dead-letters' = '2'", "these are 3 since the state directory began, and 'execution.max-dead"),
-        ("'execution.max-dead-letter-share' = '0.2'", "these are 3 for the last 7 rows, and 'execution.max-dead-letter-s"),
+        ("'execution.max-dead-letters' = '2'", "there are 3 since the state directory began, and 'execution.max-dead"),
+        ("'execution.max-dead-letter-share' = '0.2'", "there are 3 in the last 7 rows, and 'execution.max-dead-letter-s"),
     ],
 )  # fmt: skip
 def test_more_than_there_may_be_stop_the_run_before_they_are_committed(
@@ -36,7 +36,7 @@ def test_more_than_there_may_be_stop_the_run_before_they_are_committed(
         error = world.fails()
         assert error.code == "DAT005"
         assert "epoch 1 has 3 malformed" in error.message
-        assert said in error.message
+        assert said in error.notes[0]
         assert f"{path}, line 5: not valid JSON: oops" in error.notes
         assert (world.read(), letters(world)) == ([], 0)
     world.put("x.json", [1, 2, 3, 4, 5])
@@ -65,8 +65,8 @@ def test_the_budget_is_of_the_state_directory_and_raising_it_goes_on(tmp_path: P
     world.run()
     lines(world, "2.json", [2], 2)
     lines(world, "3.json", [3], 0)
-    assert "these are 4 since" in world.fails().message
-    assert "these are 4 since" in world.fails().message, "a restart gives no new budget"
+    assert "there are 4 since" in world.fails().notes[0]
+    assert "there are 4 since" in world.fails().notes[0], "a restart gives no new budget"
     assert (world.read(), letters(world)) == ([1], 2)
     file = tmp_path / "p.sql"
     file.write_text(file.read_text().replace("'3'", "'4'"))

@@ -29,7 +29,7 @@ def test_a_file_that_has_nothing_to_do_with_a_state(
     for command in ("plan", "run"):
         assert run_cli([command, "other.sql", "--state-dir", ".sqlstream/p"]) == 4
         out = capsys.readouterr()
-        assert "error[STA011]: this is the state of another pipeline" in out.err
+        assert "error[STA011]: the state is of another pipeline" in out.err
         assert "note: it reads t and writes o" in out.err
     assert before == {f: f.read_bytes() for f in (tmp_path / ".sqlstream/p").rglob("*") if f.is_file()}
     # What has a table in common may be an edit.

@@ -32,8 +32,8 @@ def sql(format_: str, partitions: str = "", options: str = "", *, updates: bool 
     [
         (sql("debezium-json", options=WRAPPED), "OPT003", "schema-include' is 'true'"),
         (sql("debezium-json", options=WRAPPED, updates=False), "OPT003", "schema-include' is 'true'"),
-        (sql("debezium-json", "PARTITIONED BY (s)"), "CAT007", "which an update of a row may change"),
-        (sql("changelog-json", "PARTITIONED BY (s)"), "CAT007", "which an update of a row may change"),
+        (sql("debezium-json", "PARTITIONED BY (s)"), "CAT007", "could move it to another folder"),
+        (sql("changelog-json", "PARTITIONED BY (s)"), "CAT007", "could move it to another folder"),
         (sql("json", "PARTITIONED BY (k, s)", updates=False), "CAT007", "BY all of its columns"),
         (sql("parquet", "PARTITIONED BY (K, S)", updates=False), "CAT007", "BY all of its columns"),
         (sql("debezium-json", "PARTITIONED BY (s, k)"), "CAT007", "BY all of its columns"),

@@ -117,7 +117,9 @@ def test_a_row_that_goes_and_never_came_is_told(tmp_path: Path) -> None:
         INSERT INTO out SELECT k FROM c;
     """)
     given = golden.Pipeline.load(tmp_path / "p.sql", {}, None, None)
-    with pytest.raises(DiagnosticError, match="2 rows go that never came, such as k = NULL"):
+    with pytest.raises(
+        DiagnosticError, match="2 rows were retracted that were never inserted, such as k = NULL"
+    ):
         golden.check(given, InProcessRunner(1))
 
 

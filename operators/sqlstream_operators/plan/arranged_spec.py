@@ -80,7 +80,8 @@ class AnswerRows:
     """The rows of a side that are made of what an operator gives, row by row.
 
     `sql`: DuckDB SQL over the relation ANSWER (the operator's output and WEIGHT_COLUMN) that gives the join's keys, the
-    `stored` columns of the side, and WEIGHT_COLUMN if rows are updating. `by`: for each of the join's keys the operator's own.
+    `stored` columns of the side, and WEIGHT_COLUMN if rows are updating. `by`: for each of the join's keys the
+    operator's own.
     """
 
     sql: str
@@ -91,8 +92,8 @@ class AnswerRows:
 class ArrangedSide:
     """One side of a join as it reads the arrangement `state_id`: its `columns`, and what each is called there (`stored`).
 
-    `retracting`: its rows are updating. `answer`: it is no arrangement but another operator's state, whose result the rows are
-    made of.
+    `retracting`: its rows are updating. `answer`: it is no arrangement but another operator's state, whose result the
+    rows are made of.
     """
 
     state_id: str

@@ -39,8 +39,8 @@ class Report:
     (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. lanes: the greatest
     watermark expression in the split, µs, by lane. ahead: rows that are too far ahead of the clock to count for it.
     late: late rows of each late step's operator. uncounted: by table and operator, its rows that were late or had no time.
-    malformed: rows that could not be read. letters: the file of the dead-letter rows. state: the new version of this shard, by state id.
-    metrics: by operator step. timings: µs by phase (read, fragment, encode, state, close, write).
+    malformed: rows that could not be read. letters: the file of the dead-letter rows. state: the new version of this
+    shard, by state id. metrics: by operator step. timings: µs by phase (read, fragment, encode, state, close, write).
     """
 
     task: str

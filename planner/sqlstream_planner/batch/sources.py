@@ -88,7 +88,7 @@ def no_metadata(spec: SourceSpec, name: str, key: str) -> DiagnosticError:
     return DiagnosticError(
         Diagnostic(
             "GLD001",
-            f"`{name}` of `{spec.name}` is {key}, which the batch SQL for DuckDB has no way to give",
+            f"`{name}` of `{spec.name}` is {key}, which the batch SQL for DuckDB can't give",
             help="leave the column out of pipelines that are checked against a golden",
         )
     )

@@ -293,7 +293,7 @@ class AggregateCalls:
                     self._context.fail(
                         argument,
                         UNSUPPORTED_EXPRESSION,
-                        "the type of this is not known, so its values can't be kept in state",
+                        "the type of this argument is not known, so its values can't be kept in state",
                         help=UNTYPED_HELP,
                     )
         of_rows = function.arguments.of_rows

@@ -63,9 +63,9 @@ def bind_temporal_join(join: exp.Join, version: exp.Expr, left: Item, right: Ite
         context.fail(
             join.this,
             "SQL080",
-            f"of `{name}` it is not known which row was valid when",
+            f"`{name}` has no versions: which row was valid when is not known",
             notes=(
-                "that takes a key, and an event time from which each row of a key takes the place of the one before",
+                "versions need a key and an event time, from which each row of a key replaces the one before",
             ),
             help=_VERSIONED,
         )
@@ -84,7 +84,7 @@ def bind_temporal_join(join: exp.Join, version: exp.Expr, left: Item, right: Ite
         context.fail(
             join,
             "SQL082",
-            f"the rows of `{name}` are by {', '.join(f'`{f.name}`' for f in missing)}, which ON compares with nothing",
+            f"ON must compare {' and '.join(f'`{f.name}`' for f in missing)} of the key of `{name}`",
             help=f"write ON … = {name}.{missing[0].name}: at a time there is one row of each key",
         )
     node = AsOfJoin(
@@ -156,7 +156,7 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
         context.fail(
             join,
             "SQL081",
-            "ASOF JOIN takes one comparison of a value of one side with one of the other, which says what is near",
+            "ASOF JOIN takes exactly one comparison by order between its two sides",
             help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts, and put another comparison into a sub-query",
         )
     order = orders[0].unnest()

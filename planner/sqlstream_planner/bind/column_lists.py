@@ -196,7 +196,7 @@ def _chosen(context: BindContext, call: exp.Expr, scope: Scope) -> list[_Chosen]
         matches = _matching(bare.this, bare.expressions[0].name)
         if matches is not None:
             return [c for c in every if matches(c.name)]
-    context.unsupported(call, "COLUMNS of what only an expression tells", help=_HELP)
+    context.unsupported(call, "COLUMNS of an expression that is no pattern", help=_HELP)
 
 
 def _of_star(context: BindContext, star: exp.Expr, scope: Scope) -> list[_Chosen]:
@@ -205,7 +205,7 @@ def _of_star(context: BindContext, star: exp.Expr, scope: Scope) -> list[_Chosen
 
 def _some(context: BindContext, at: exp.Expr, chosen: Sequence[_Chosen]) -> Sequence[_Chosen]:
     if not chosen:
-        context.fail(at, "SQL034", "no column matches this")
+        context.fail(at, "SQL034", "no column matches the pattern")
     return chosen
 
 

@@ -41,7 +41,7 @@ def bind_frame(scope: Scope, spec: exp.Expr) -> BoundFrame:
             kind = context.type_of(bound, scope.fields).type
             if not by_value and not kind.is_numeric:
                 context.fail(
-                    value, "SQL060", f"a frame of ROWS or GROUPS goes by a number of them, and this is {kind}"
+                    value, "SQL060", f"a frame of ROWS or GROUPS needs a number of rows or groups, not {kind}"
                 )
             if varies:
                 frame.set(key, exp.var(f"{{{len(bounds)}}}"))

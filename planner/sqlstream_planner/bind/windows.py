@@ -260,7 +260,7 @@ def _time_column(
         context.fail(
             node,
             "SQL022",
-            f"the rows of `{table}` come when the watermark has passed `{name}`, so {kind} would find them late",
+            f"the rows of `{table}` come when the watermark has passed `{name}`, so they would be late for {kind}",
             notes=("they wait below for their window or session to close",),
             help="select `window_time` too, which is the event time from there on, and write DESCRIPTOR(window_time)",
         )

@@ -22,7 +22,7 @@ def check_columns(table: CreateTable, errors: list[Diagnostic]) -> None:
     seen: set[str] = set()
     for column in table.columns:
         if column.name.lower() in seen:
-            errors.append(Diagnostic("CAT003", f"the column `{column.name}` is there twice", column.span))
+            errors.append(Diagnostic("CAT003", f"the column `{column.name}` is declared twice", column.span))
         if column.name.lower() in RESERVED:
             errors.append(reserved_name(column.name, column.span))
         seen.add(column.name.lower())

@@ -168,8 +168,9 @@ def parameters(options: Mapping[str, str]) -> dict[str, str]:
         raise DiagnosticError(
             Diagnostic(
                 "OPT003",
-                "option 'url' can't be read; expected 'postgresql://host:port/database?name=value', with names "
-                "that libpq knows and special characters written as %40",
+                "option 'url' can't be read as an address of a PostgreSQL database",
+                notes=("the names after ? are libpq's, and special characters are written as %40",),
+                help="write 'postgresql://host:port/database?name=value'",
             )
         ) from None
     for option, name in (("username", "user"), ("password", "password")):

@@ -71,8 +71,11 @@ def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
         return None
     return Diagnostic(
         "CAT007",
-        f"`{sink.name}` is PARTITIONED BY ({', '.join(sink.partitioned_by)}), which an update of a "
-        f"row may change: its '{format_}' messages would be in two folders, without an order",
+        f"an update of a row in `{sink.name}` could move it to another folder",
+        notes=(
+            f"it is PARTITIONED BY ({', '.join(sink.partitioned_by)}): the '{format_}' messages of a row would be in two "
+            "folders, without an order",
+        ),
         help=f"partition by columns of the key ({', '.join(sink.key)}), or not at all",
     )
 

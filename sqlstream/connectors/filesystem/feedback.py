@@ -28,9 +28,12 @@ def check_feedback(plan: PhysicalPlan, written: Mapping[str, Written], base_dir:
                 raise DiagnosticError(
                     Diagnostic(
                         "SQL017",
-                        f"{what} is where source `{source.name}` reads ('{path}'): it would read what this pipeline writes",
+                        f"source `{source.name}` would read what the pipeline writes",
                         written[sink].table if sink in written else None,
-                        notes=("a pipeline that reads what it writes never ends",),
+                        notes=(
+                            f"{what} is in '{path}', which the source reads",
+                            "a pipeline that reads what it writes never ends",
+                        ),
                         help="write elsewhere, or into a folder whose name starts with `.` or `_`, which sources pass over",
                     )
                 )

@@ -85,9 +85,8 @@ def file_changed(entry: FileEntry, now: FileEntry) -> InputFileError:
     else:
         what = f"it has {now.size} bytes as before, but was written again"
     return InputFileError(
-        f"{entry.path} changed: {what}. A file is read once: write new data to new files, "
-        f"and rename them into place when they are complete",
-        ways_on(entry),
+        f"{entry.path} changed: {what}",
+        f"write new data to new files, and rename them into place when they are complete; {ways_on(entry)}",
     )
 
 

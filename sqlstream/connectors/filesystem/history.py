@@ -169,8 +169,7 @@ class FileHistory:
             )
         return Diagnostic(
             "DAT008",
-            f"source `{name}` can't be read again from its beginning: {len(gone)} of {counted(read, 'file')} that were read "
-            f"{'is' if len(gone) == 1 else 'are'} not as {'it was' if len(gone) == 1 else 'they were'}",
+            f"source `{name}` can't be read again: {len(gone)} of {counted(read, 'file')} changed or are gone",
             notes=tuple(notes),
             help=_HELP,
         )

@@ -265,7 +265,7 @@ class SourceFiles:
         )
 
     def _has_ending(self, entry: FileEntry) -> bool:
-        """Whether a file ends as one of its format does; if it does not though it is still, that is told once."""
+        """Whether a file ends as one of its format does; if it does not though nobody writes it, that is reported once."""
         text = self._options.files.unit is Unit.TEXT
         if not is_local(entry.path) or (text and entry.size):
             return True
@@ -277,9 +277,12 @@ class SourceFiles:
             self._tell(
                 Diagnostic(
                     "DAT007",
-                    f"source `{self._name}`: {entry.path} is not complete: it has {entry.size} bytes and does not "
-                    f"end as {'a compressed' if text else f'a {self._options.format}'} file does",
-                    notes=("it is read when it is complete; all other files are read meanwhile",),
+                    f"source `{self._name}`: {entry.path} is not complete",
+                    notes=(
+                        f"it has {entry.size} bytes and does not end as "
+                        f"{'a compressed' if text else f'a {self._options.format}'} file does",
+                        "it is read when it is complete; all other files are read meanwhile",
+                    ),
                     help=f"complete it, remove it, or run with --skip-file '{entry.path}'",
                     severity="warning",
                 )
@@ -287,7 +290,7 @@ class SourceFiles:
         return False
 
     def _report_if_no_files(self, found: Iterable[FileEntry]) -> None:
-        """Raise, or tell if the source is watched, that no file was ever there."""
+        """Raise, or warn if the source is watched, that no file was ever there."""
         if any(True for _ in found) or self._log.files or ("", 0) in self._reported:
             return
         try:

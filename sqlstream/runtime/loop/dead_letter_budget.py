@@ -59,18 +59,21 @@ class DeadLetterBudget:
             )
         if self.rows is not None and tally.total > self.rows:
             option, most = "execution.max-dead-letters", f"{self.rows:,}"
-            found = f"these are {tally.total:,} since the state directory began"
+            found = f"there are {tally.total:,} since the state directory began"
         elif self.share is not None and tally.letters > self.share * tally.rows:
             option, most = "execution.max-dead-letter-share", f"{self.share:g}"
-            found = f"these are {tally.letters:,} for the last {tally.rows:,} rows"
+            found = f"there are {tally.letters:,} in the last {tally.rows:,} rows"
         else:
             return
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(letters.items()) if count)
         raise DiagnosticError(
             Diagnostic(
                 "DAT005",
-                f"too many dead letters: epoch {epoch} has {kinds}; {found}, and '{option}' is {most}",
-                notes=("nothing of this epoch was committed", *_samples(store, files)),
+                f"too many dead letters: epoch {epoch} has {kinds}",
+                notes=(
+                    f"{found}, and '{option}' is {most}; nothing of this epoch was committed",
+                    *_samples(store, files),
+                ),
                 help=f"mend these rows, or allow more: SET '{option}' = '…'; then run again: "
                 "the run goes on where it stopped",
             )
@@ -92,7 +95,7 @@ def _place(letter: Mapping[str, Any]) -> str:
 
 
 def _samples(store: CheckpointStore, files: Sequence[str]) -> Iterator[str]:
-    """The first dead letters of an epoch, a line each."""
+    """The first dead letters of an epoch, one per line."""
     shown = 0
     for name in files:
         with store.open(name) as content:

@@ -28,8 +28,8 @@ from .timed_side import TimedSide, counts_of
 
 @dataclass(slots=True)
 class _Epoch:
-    """What an epoch gives: rows of the output, how many rows of state were added and removed, and the watermark that the last of
-    those that go at the end of the input waited for (µs).
+    """What an epoch gives: rows of the output, how many rows of state were added and removed, and the watermark that
+    the last of those that go at the end of the input waited for (µs).
     """
 
     pieces: list[pa.Table] = field(default_factory=list)

@@ -76,7 +76,9 @@ def refusal(
     if answer.text:
         return _wrong_text(node, function, answer)
     if answer.value:
-        return TypeProblem(node, problems.FAILING_CONSTANT, f"this fails with every row: {answer.words}")
+        return TypeProblem(
+            node, problems.FAILING_CONSTANT, f"this expression fails with every row: {answer.words}"
+        )
     what_to_do = next((help_ for words, help_ in _HELPS if words in answer.words), None)
     return TypeProblem(node, problems.INCOMPATIBLE_TYPES, answer.words, help=what_to_do)
 

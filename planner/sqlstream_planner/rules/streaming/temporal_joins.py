@@ -67,7 +67,7 @@ def lookup_joins(node: Node, streaming: Streaming) -> Node | None:
         refuse(
             node.at,
             "SQL085",
-            "the rows before JOIN change, and a row that goes may find another one than it found when it came",
+            "the rows before JOIN are updating, so a retraction may find another row than its insertion",
             notes=("the table may have been changed in between; what a row found is not kept",),
             help="look up before rows are grouped or ranked, in windows that are given once, or write a regular JOIN with "
             "a table that is a source",

@@ -60,7 +60,7 @@ class SqlSyntaxError(ParseError):
 def nested_too_deeply(start: int, end: int) -> SqlSyntaxError:
     """The failure of what nests deeper than anything can read, on `[start, end)` of the text."""
     return SqlSyntaxError(
-        "this is nested too deeply",
+        "this expression is nested too deeply",
         start,
         end,
         help=SHALLOWER,

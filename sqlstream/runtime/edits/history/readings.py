@@ -148,7 +148,7 @@ def _unrepeatable(spec: SourceSpec) -> Diagnostic:
 def _as_it_was(spec: DimensionSpec) -> Diagnostic:
     return Diagnostic(
         "DAT008",
-        f"what rows found in the table `{spec.name}` when they were read is not known any more",
+        f"rows that lookups found in the table `{spec.name}` are not known any more",
         notes=("a lookup join keeps nothing, and the table may have other rows today",),
     )
 
@@ -156,7 +156,7 @@ def _as_it_was(spec: DimensionSpec) -> Diagnostic:
 def _as_the_clock_was() -> Diagnostic:
     return Diagnostic(
         "DAT008",
-        "what the clock said when rows were read is not known any more",
+        "the clock times at which rows were read are not known any more",
         notes=("NOW() is the clock of the epoch that reads a row, and RANDOM() is of that epoch, too",),
     )
 

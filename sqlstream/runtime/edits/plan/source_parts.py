@@ -134,7 +134,7 @@ def source_problems(
             if others:
                 yield Diagnostic(
                     "STA011",
-                    f"the query reads the table `{name}`, which it did not before, into windows with `{others[0]}`",
+                    f"the query reads a new table, `{name}`, into the windows of `{others[0]}`",
                     notes=(
                         f"windows that `{others[0]}` has closed were given already, and would be given again with its rows",
                     ),
@@ -149,7 +149,7 @@ def _another_pipeline(before: PhysicalPlan, now: PhysicalPlan) -> Iterable[Diagn
     read, written = ([one.name for one in ones] for ones in (before.sources, before.sinks))
     yield Diagnostic(
         "STA011",
-        "this is the state of another pipeline: the file reads none of its tables and writes none of them",
+        "the state is of another pipeline: none of its tables is in the file",
         notes=(f"it reads {', '.join(sorted(read))} and writes {', '.join(sorted(written))}",),
         help="give the --state-dir of this file, or a new one",
     )

@@ -1,1 +1,1 @@
-"""What becomes of sinks when a pipeline is edited: the content that each has, goes on with, is reconciled with or begins with."""
+"""What becomes of sinks when a pipeline is edited: with which content each goes on or begins, and how it is reconciled."""

@@ -134,7 +134,7 @@ def not_there(name: str) -> Diagnostic:
     """What is reported of a sink whose options say that it is elsewhere now, if it has not there what was committed."""
     return Diagnostic(
         "STA015",
-        f"the table `{name}` has other options than before, and is not where they say",
+        f"the table `{name}` has other options than before, and is not at that target",
         notes=("a table may be moved with all that it has, and is found there then",),
         help=f"{START_OVER}; {NOTHING_CHANGED}",
     )

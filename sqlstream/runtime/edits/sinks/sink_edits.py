@@ -1,4 +1,5 @@
-"""What an edit of a pipeline means to its sinks: what each goes on with, is reconciled with, begins with, or why it is refused.
+"""What an edit of a pipeline means to its sinks: what each goes on with, is reconciled with, begins with, or why it is
+refused.
 
 A table and a changelog have the result of one query: with another one they are reconciled, from the state or from the
 sources' history. Rows in files, in tables that are only appended to, and on the terminal stay as they were given; another
@@ -82,7 +83,7 @@ def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[D
     if spec.changelog == "append" and keeps and not answer_is_kept(now, spec, given.forgotten):
         yield Diagnostic(
             "STA016",
-            f"the table `{spec.name}` is given what comes after the savepoint",
+            f"the table `{spec.name}` gets only what comes after the savepoint",
             given.written.get(spec.name, Written()).query,
             ("what was given before stays where it was given",),
             f"to have all of it here, run with --rewrite {spec.name}",
@@ -91,7 +92,7 @@ def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[D
 
 
 def _gap(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[Consent]:
-    """What is required of a sink that goes on behind several savepoints, of which not all have given on what is before that."""
+    """What is required of a sink that goes on behind several savepoints, of which not all have emitted what is before that."""
     if (
         spec.changelog != "append"
         or answer_is_kept(now, spec, given.forgotten)

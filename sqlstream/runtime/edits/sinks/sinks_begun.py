@@ -25,7 +25,7 @@ def written_anew(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
         goes_on = "without --rewrite it goes on with what it has; " if edit.former is not None else ""
         diagnostic = Diagnostic(
             "STA026",
-            f"the table `{spec.name}` is to be written anew, and its place is not empty",
+            f"the table `{spec.name}` would be written anew, but its target is not empty",
             at.table,
             ("what is there would stand beside what it is given",),
             f"empty it, or name another place; {goes_on}{NOTHING_CHANGED}",

@@ -393,7 +393,7 @@ def _unknown(
             "STA015",
             f"the table `{new.name}` has another schema than before",
             at.table,
-            ("what this state directory knows of it does not tell whether it can go on",),
+            ("the state directory does not record enough about it to decide whether it can go on",),
             f"{START_OVER}; {NOTHING_CHANGED}",
         )
     elif not same_stages:
@@ -401,7 +401,7 @@ def _unknown(
             "STA014",
             f"the table `{new.name}` may hold the result of another query",
             at.query,
-            ("this state directory was written by a version that did not keep what a table holds",),
+            ("this state directory was written by a version that did not record the content of tables",),
             f"run the file that wrote it, which notes it with the next epoch, and then edit it; {NOTHING_CHANGED}",
         )
 

@@ -79,7 +79,7 @@ def left_out_problems(
         which = " and ".join(f"`{sink}`" for sink in kept) or "not all of the tables"
         yield Diagnostic(
             "STA032",
-            f"rows of `{name}` that this file leaves out can't be told from the others",
+            f"rows of `{name}` that this file leaves out can't be distinguished from the others",
             notes=(
                 "'execution.failing-rows' is 'dead-letter': a row over which one expression fails is in no table",
                 f"{which} would not be given its rows again, so that its expressions are not tried",

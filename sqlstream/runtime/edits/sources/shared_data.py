@@ -62,7 +62,7 @@ def unclear_tables(before: Sequence[SourceState], specs: Sequence[SourceSpec]) -
         names = " and ".join(f"`{s.name}`" for s in there)
         yield Diagnostic(
             "STA011",
-            f"it is not known from where the table `{spec.name}` would be read",
+            f"the source offset of the table `{spec.name}` is not known",
             notes=(f"{names} have the same data, and are not equally far",),
             help="call it as the one of them is called that it stands for; or run the file that wrote this state until all "
             "that there is was read: then they are",
@@ -122,9 +122,9 @@ def other_feeds(feeds: Feeds, sinks: Iterable[tuple[str, str]]) -> Iterable[Diag
         if not feeds.same_sink(old, new):
             yield Diagnostic(
                 "STA011",
-                f"the table `{new}` would be given rows that it has, or would miss some",
+                f"the table `{new}` would get rows twice or miss rows",
                 notes=(
-                    "it was fed by another table of the same data, which is not as far as the one that feeds it now",
+                    "another table of the same data fed it, whose source offset differs from that of its present source",
                 ),
                 help="run the file that wrote this state until all that there is was read, and then the edited one; or let "
                 "the table that fed it feed it",

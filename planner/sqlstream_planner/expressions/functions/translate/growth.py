@@ -35,7 +35,7 @@ def refuse_growth(node: exp.Expr, size: int, written: int) -> None:
         raise TypeProblem(
             node,
             "SQL107",
-            f"calls in calls are repeated here until they are more than {LARGEST:,} expressions for DuckDB",
+            f"nested calls grow here to more than {LARGEST:,} expressions for DuckDB",
             help=SHALLOWER,
         )
 

@@ -97,6 +97,6 @@ def _check_regex(text: str, pieces: list[str], context: Context) -> None:
     found = next((piece for piece in pieces if piece in _DIFFERENT), None)
     if found is not None:
         raise context.refuse(
-            f"`{found}` in the pattern of SIMILAR TO means one thing in SQL and another in a regular expression",
+            f"`{found}` in a SIMILAR TO pattern has two meanings: SQL's and a regular expression's",
             f"write [{found}] for the character itself, or regexp_full_match(x, '{text}') for a regular expression",
         )
