@@ -198,7 +198,7 @@ def check_paths(planned: Planned, folder: Path) -> None:
     """Raise DiagnosticError (PRJ005) for input that is not under the pipeline's folder but under the working directory.
 
     Relative paths are relative to the folder of the file, so that a pipeline runs the same from everywhere; who
-    expects otherwise is told before Spark starts.
+    expects otherwise sees an error before Spark starts.
     """
     for source in planned.physical.sources:
         if source.connector == ONE_ROW:

@@ -101,7 +101,7 @@ def main() -> None:
     # the time of `check`. What DuckDB's binding made must be collected, though: it complains of what is left.
     if "duckdb" not in sys.modules:
         gc.freeze()
-    # All is said: a signal while it is tidied up would only end in a traceback, or another exit code.
+    # All is printed: a signal while it is tidied up would only end in a traceback, or another exit code.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
@@ -145,7 +145,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _output_failed(error: OutputError) -> int:
-    if error.reader_gone:  # as in `sqlstream explain … | head`: nobody is left to tell, and nothing is wrong
+    if error.reader_gone:  # as in `sqlstream explain … | head`: nobody reads any more, and nothing is wrong
         drop_output()
         return 0
     from sqlstream.cli.render import show
@@ -165,7 +165,7 @@ def _output_failed(error: OutputError) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the command was asked for JSON; errors are JSON then too, whatever else is wrong."""
+    """Whether the command has --json; errors are JSON then too, whatever else is wrong."""
     followed = zip(arguments, [*arguments[1:], ""], strict=True)
     return any(a in ("--json", "--format=json") or (a, b) == ("--format", "json") for a, b in followed)
 
@@ -184,7 +184,7 @@ def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None
 
 
 def _known(error: Exception) -> Diagnostic | None:
-    """What the operators' package or the operating system says of the user's data, as a diagnostic."""
+    """An error of the operators' package or the operating system about the user's data, as a diagnostic."""
     from sqlstream_operators.errors import (
         DataError,
         MachineError,

@@ -39,7 +39,7 @@ class Output(io.TextIOWrapper):
 
 
 class Messages(Output):
-    """Standard error: a run does not end because a disk takes no more of what it tells. Without a reader it does."""
+    """Standard error: a run does not end because a disk takes no more of its output. Without a reader it does."""
 
     def write(self, text: str, /) -> int:
         """Write text; raises OutputError if whoever read it is gone."""

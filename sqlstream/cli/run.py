@@ -123,7 +123,7 @@ def command(
     the file are relative to its folder.
 
     Exit codes: 0 done, nothing new, or stopped; 1 the SQL or the data is wrong; 2 the command line is wrong;
-    3 consent is needed (on a terminal you are asked); 4 the state does not fit the file, is damaged, or another run
+    3 consent is needed (on a terminal the run asks for it); 4 the state does not fit the file, is damaged, or another run
     works on it; 5 the machine, Spark or a database refuses (run again when that is mended); 70 a bug of sqlstream;
     130 or 143 interrupted.
     """

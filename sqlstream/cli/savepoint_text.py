@@ -1,4 +1,4 @@
-"""What `sqlstream savepoint list` and `show` tell of a savepoint: plain data, and lines for people."""
+"""What `sqlstream savepoint list` and `show` print of a savepoint: plain data, and lines for people."""
 
 from __future__ import annotations
 

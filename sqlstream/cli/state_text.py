@@ -1,4 +1,4 @@
-"""What `sqlstream state list` and `show` tell: plain data, and lines for people."""
+"""What `sqlstream state list` and `show` print: plain data, and lines for people."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class Rereadable(Source, Protocol):
-    """A source whose rows can be read again: most are, and a source that is not can't be asked for its history."""
+    """A source whose rows can be read again: most are, and a source that is not has no history to read."""
 
     def until(self, position: Position) -> Source:
         """What this source has read up to `position`, from its beginning: the same rows in the same order.
@@ -142,7 +142,7 @@ class Accountable(Source, Protocol):
 
 @runtime_checkable
 class Movable(Source, Protocol):
-    """A source that can tell whether its data is what another one has read elsewhere; of others that is believed."""
+    """A source that can check whether its data is what another one has read elsewhere; of others that is believed."""
 
     def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
         """Write down what `former` had read up to `position`, as data of this source's own place, so that it goes on there.
@@ -253,7 +253,7 @@ class EditableSink(Sink, Protocol):
         ...
 
     def epoch_there(self) -> int | None:
-        """The last epoch of this state directory and table that the target says it has; None if it has or tells none."""
+        """The last epoch of this state directory and table that the target says it has; None if it has or records none."""
         ...
 
     def look(self, epochs: Collection[int]) -> None:
@@ -265,13 +265,13 @@ class EditableSink(Sink, Protocol):
 
 
 class Orders(Protocol):
-    """What a run was told about single parts of its sources (files): each to be carried out once by each source.
+    """The orders of a run about single parts of its sources (files): each to be carried out once by each source.
 
     A source is known by its folder in the state directory.
     """
 
     def take(self, source: str, paths: Iterable[str]) -> Mapping[str, Literal["skip", "again"]]:
-        """What a source is to do about these paths of its own; not said again."""
+        """What a source is to do about these paths of its own; given once."""
         ...
 
     def wanted(self, source: str, path: str) -> bool:
@@ -284,7 +284,7 @@ class Orders(Protocol):
 
 
 def _nobody(warning: Diagnostic) -> None:
-    """Nobody is told."""
+    """Nothing is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +292,11 @@ class ConnectorContext:
     """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
-    are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
-    `accepted` is what was agreed to (`lost:TABLE`: records that were gone before they were read).
-    `ends`: a source that is watched ends, too, once all that is there is read.
-    `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
-    is called now); `left_columns` are those that a former query gave the table, and that it is given no more.
+    are due; the referee has no time for that. `orders` is what the command line says about single files, `tell` takes
+    warnings. `accepted` is what was agreed to (`lost:TABLE`: records that were gone before they were read). `ends`: a
+    source that is watched ends, too, once all that is there is read. `known_as` is the name that a sink's target knows
+    its table by: what it was called when it was first written ("": as it is called now); `left_columns` are those that
+    a former query gave the table, and that it is given no more.
     """
 
     store: CheckpointStore
@@ -355,7 +355,7 @@ class SourceFactory(Protocol):
 
 @runtime_checkable
 class Placing(Protocol):
-    """A `SourceFactory` whose positions are said in other words than their fields."""
+    """A `SourceFactory` that describes its positions in other words than their fields."""
 
     def place_of(self, position: Position) -> str:
         """Where a source goes on, for people."""
@@ -364,7 +364,7 @@ class Placing(Protocol):
 
 @runtime_checkable
 class Continuing(Protocol):
-    """A source factory that can tell the same data by other options; what is not told is other data."""
+    """A source factory that can recognise the same data by other options; what is not recognised is other data."""
 
     def continues(
         self,

@@ -1,4 +1,4 @@
-"""What a source or a sink may be able to do besides what every one does: a protocol each, asked by `isinstance`.
+"""What a source or a sink may be able to do besides what every one does: a protocol each, checked by `isinstance`.
 
 `Rereadable`, `Accountable`, `Movable` and `EditableSink`, which decide what an edit can do, are in `api`. A class that
 names these as its bases has its signatures checked where it is written.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Closing(Protocol):
-    """A source or sink that holds something (a connection, a client's threads) until it is told to let go."""
+    """A source or sink that holds something (a connection, a client's threads) until it is closed."""
 
     def close(self) -> None:
         """Let go; called once nothing else is. What a sink has prepared and not committed is rolled back."""
@@ -54,7 +54,7 @@ class Awaited(Protocol):
 
 @runtime_checkable
 class LeavingOut(Protocol):
-    """A source of which a run may have been told to leave something out."""
+    """A source of which a run may leave something out on the user's order."""
 
     def passed_over(self) -> Sequence[str]:
         """What of its data is left out, as texts."""
@@ -63,7 +63,7 @@ class LeavingOut(Protocol):
 
 @runtime_checkable
 class Divided(Protocol):
-    """A source of parts that a run can be told something about (`Orders`): files."""
+    """A source of parts that the user may give orders about (`Orders`): files."""
 
     def paths(self) -> Sequence[str]:
         """Those that are there, or were read before."""
@@ -72,7 +72,7 @@ class Divided(Protocol):
 
 @runtime_checkable
 class Verifying(Protocol):
-    """A source that can tell whether what was planned is still there as it was."""
+    """A source that can check whether what was planned is still there as it was."""
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether splits that were planned earlier can be read exactly as they were planned."""
@@ -91,7 +91,7 @@ class Measured(Protocol):
 
 @runtime_checkable
 class Acknowledging(Protocol):
-    """A source that tells others how far it was read, such as the offsets of a consumer group."""
+    """A source that publishes how far it was read, such as the offsets of a consumer group."""
 
     def committed(self, position: Mapping[str, Any]) -> None:
         """An epoch that ends at `position` is published, and what it made can be seen.
@@ -104,7 +104,7 @@ class Acknowledging(Protocol):
 
 @runtime_checkable
 class StartingOnce(Protocol):
-    """A source whose start depends on when it is asked (`latest`, a timestamp): it is decided once, and written down.
+    """A source whose start depends on when it is looked at (`latest`, a timestamp): it is decided once, and written down.
 
     The first epoch's plan has it, before anything is read. Where rows are read again (`Rereadable.until`), they begin there
     too: such a source keeps its start in its positions.
@@ -121,7 +121,7 @@ class StartingOnce(Protocol):
 
 @runtime_checkable
 class Checked(Protocol):
-    """A sink that can tell before any row is computed whether it would take some."""
+    """A sink that can check before any row is computed whether it would take some."""
 
     def check(self, *, previous: int) -> None:
         """Raise what `Sink.prepare` would of an epoch after `previous`; nothing of it stays."""
@@ -130,7 +130,7 @@ class Checked(Protocol):
 
 @runtime_checkable
 class OftenCommitted(Protocol):
-    """A sink that can tell whether ten epochs per second are too many for it, or for its readers."""
+    """A sink that knows whether ten epochs per second are too many for it, or for its readers."""
 
     @property
     def may_be_committed_often(self) -> bool:

@@ -18,7 +18,7 @@ from sqlstream_planner.text.masking import without_password
 class Committed:
     """The state that a manifest names, in `store`, and the plan that it belongs to.
 
-    `savepoint` is the name of what was asked for, "" for an epoch; `prefix` is the folder of what its sources have listed.
+    `savepoint` is the requested name, "" for an epoch; `prefix` is the folder of what its sources have listed.
     """
 
     store: CheckpointStore

@@ -17,7 +17,7 @@ from sqlstream_operators.plan.watermarks import WATERMARK_MAX
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 
-#: State of more rows is not read for this: its rows are told as the manifest counts them.
+#: State of more rows is not read for this: its rows are shown as the manifest counts them.
 MOST_ROWS = 100_000
 
 

@@ -253,7 +253,7 @@ def run_query(store: CheckpointStore, at: str | None, sql: str, form: str, out: 
     """Write the result of a SELECT over the state of `store` in a form: `table`, `csv`, or `json` (an object a line).
 
     Nothing is written before all is known. A query that loses its epoch to the collector begins anew at the last one.
-    Raises DiagnosticError: STA025 if that goes on, or the epoch that was asked for is gone.
+    Raises DiagnosticError: STA025 if that goes on, or the requested epoch is gone.
     """
     for _ in range(_ATTEMPTS):
         committed = find_committed(store, at)

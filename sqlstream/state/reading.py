@@ -54,7 +54,7 @@ class _HeldFiles(CheckpointStore):
         self._origin = origin
 
     def hold(self, name: str) -> None:
-        """Have a file of the store under its name; one that is gone is told of by who reads it."""
+        """Have a file of the store under its name; who reads it reports one that is gone."""
         target = Path(self.uri) / name
         if target.is_symlink() or target.exists():
             return

@@ -1,4 +1,4 @@
-"""Ids of stored fields that are never used again, so that what is in the state can be told whatever a query calls it.
+"""Ids of stored fields that are never used again, so that what is in the state is known whatever a query calls it.
 
 As in Iceberg's schemas: a field keeps its id as long as it is kept with the same meaning and type, a new one gets the
 next id of the state directory, and that of a field which is gone is not given again.

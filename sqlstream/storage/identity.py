@@ -1,4 +1,4 @@
-"""Who a state directory is, to the sinks that it writes: a random name, made when it is first asked for."""
+"""Who a state directory is, to the sinks that it writes: a random name, made when it is first needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def identity(store: CheckpointStore) -> str:
 
 
 def is_lost(store: CheckpointStore) -> bool:
-    """Whether a state directory has given rows to its sinks, and has no name: none of them asked, or it is gone.
+    """Whether a state directory has given rows to its sinks, and has no name: none of them needed it, or it is gone.
 
     One that begins with a savepoint has epochs, and has given nothing yet.
     """

@@ -245,7 +245,7 @@ class StateVersions(PlainData):
     """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order.
 
     `fields` are the fields that are stored, with ids that are never used again; `identity` is what the state means, a
-    JSON object that only the planner reads (None: it was not told).
+    JSON object that only the planner reads (None: it is not known).
     """
 
     state_id: str

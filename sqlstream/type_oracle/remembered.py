@@ -33,7 +33,7 @@ class RememberedTypes:
 
     `first` has answers that came with the package, for where nothing is kept yet.
 
-    Refusals are asked for each time: they end the planning of a file.
+    Refusals are computed each time: they end the planning of a file.
     """
 
     def __init__(self, oracle: TypeOracle, file: Path | None, first: Path | None = None) -> None:

@@ -66,8 +66,8 @@ def _inverted(piece: U8 | pa.Array) -> Piece:
 def row_digests(rows: pa.Table, columns: Schema) -> list[bytes]:
     """A digest (`DIGEST_BYTES`) of each row over at least one column, equal for rows that are the same.
 
-    Rows that SQL calls equal are told apart if they are not: 0.0 and -0.0, a month and 30 days. It depends on the order of
-    `columns`, not on their names. Raises ArrowInvalid if a value does not fit its type.
+    Rows that SQL calls equal are distinguished if they are not: 0.0 and -0.0, a month and 30 days. It depends on the
+    order of `columns`, not on their names. Raises ArrowInvalid if a value does not fit its type.
     """
     if not rows.num_rows:
         return []

@@ -122,7 +122,7 @@ class DuckSession:
         tables: Mapping[str, pa.Table] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> tuple[pa.Table, tuple[Column, ...]]:
-        """As `query`, with the SQL types of the columns, which Arrow's do not always tell."""
+        """As `query`, with the SQL types of the columns, which Arrow's do not always show."""
 
         def run() -> tuple[pa.Table, list[SqlType]]:
             relation = self._select(sql, parameters)

@@ -44,7 +44,7 @@ class Operator(Protocol):
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """Whether `process` would emit and change nothing; `stateless`: the shard's state has no rows.
 
-        Only asked of a shard that has run the operator in an epoch before.
+        Only called for a shard that has run the operator in an epoch before.
         """
         ...
 

@@ -1,7 +1,7 @@
 """What SQL reads of the epoch that it runs in: its clock, the seed of its random numbers, and when rows arrive in it.
 
 All follow from the epoch's plan and from which task it is, so a replay of the epoch reads the same. They are variables
-of the DuckDB session; that SQL reads them is told by an input of its stage (`EpochInput`).
+of the DuckDB session; that SQL reads them is declared by an input of its stage (`EpochInput`).
 """
 
 from __future__ import annotations

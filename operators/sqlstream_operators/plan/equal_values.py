@@ -21,7 +21,7 @@ def has_equals(type_: SqlType) -> bool:
 
 
 def exactly(columns: Iterable[Column]) -> list[str]:
-    """The columns as SQL to group by, with what tells equal values apart that are not the same.
+    """The columns as SQL to group by, with what distinguishes equal values that are not the same.
 
     >>> from .types import parse_type
     >>> exactly([Column("x", parse_type("DOUBLE")), Column("i", parse_type("INTERVAL")), Column("n", parse_type("BIGINT"))])

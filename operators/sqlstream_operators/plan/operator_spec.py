@@ -1,4 +1,4 @@
-"""What every operator says of itself, as plain data; its spec stands in a file of its own beside this one.
+"""How every operator describes itself, as plain data; its spec stands in a file of its own beside this one.
 
 Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how many times a row comes
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is

@@ -105,7 +105,7 @@ def decode_delta(content: bytes) -> tuple[list[bytes], list[bytes | None]]:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """The rows of a delta, sorted by key, each cut out of the file's body only when it is asked for."""
+    """The rows of a delta, sorted by key, each cut out of the file's body only when it is read."""
 
     body: bytes
     key_lengths: npt.NDArray[np.uint32]

@@ -348,7 +348,7 @@ class RocksBytes:
         found.status()
 
     def _from(self, first: bytes, last: bytes) -> RdictIter:
-        """The rows in [first, last). One that ends must be asked for its status.
+        """The rows in [first, last). Check the status of one that ends.
 
         Not `Rdict.items`, which ends at a damaged block as if there were no more rows, and is no faster.
         """

@@ -1,4 +1,4 @@
-"""Names for append-only rows: BLOBs that tell them apart where nobody looks for them by what they are.
+"""Names for append-only rows: BLOBs that distinguish them where nobody looks for them by what they are.
 
 A name is made of how the version came about that the epoch began with, and of a number: no other row has it, and a retry
 gives the same.

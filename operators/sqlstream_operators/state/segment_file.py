@@ -140,7 +140,7 @@ class SegmentReader:
         self._last: tuple[int, bytes] = (-1, b"")
 
     def value(self, block: int, start: int, size: int, crc: int) -> bytes:
-        """What a pointer points to. The block that was read last is kept: rows are asked for in order."""
+        """What a pointer points to. The block that was read last is kept: rows are read in order."""
         number, content = self._last
         if number != block:
             begin = int(self._ends[block - 1]) if block else len(MAGIC)

@@ -26,7 +26,7 @@ _UNREADABLE = (ValueError, OSError, pa.ArrowException)
 
 
 class Segments:
-    """The segments of a version, each opened when something in it is asked for.
+    """The segments of a version, each opened when something in it is read.
 
     Those of a store on this machine are read where they are. Of another store they are copied to `folder` once, verified;
     without a folder they are held in memory. Each value is compared with its checksum. Methods raise

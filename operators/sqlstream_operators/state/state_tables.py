@@ -191,7 +191,7 @@ class StateTables(StoredTables, OverlaidMap):
         limits = most[order].tolist()
         if are_apart(ranges):
             found_keys, found_values, counts = read_ranges(self.base, self.overlay, ranges, limits)
-        else:  # a key that is asked for twice
+        else:  # a key that is looked up twice
             found_keys, found_values, counts = self._one_by_one(ranges, limits)
         rows, found = self._counted(stored, found_keys, found_values, counts, limits)
         sizes = np.zeros(len(prefixes), np.int64)

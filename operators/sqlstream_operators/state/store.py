@@ -48,7 +48,7 @@ class StateStore(Protocol):
     def new_names(self, count: int) -> pa.Array:
         """So many BLOBs that no row of this state was ever called before, in ascending order.
 
-        As sub-keys they tell append-only rows apart, without a look at what is there. They are made of how the version
+        As sub-keys they distinguish append-only rows, without a look at what is there. They are made of how the version
         that the epoch began with came about, and of numbers: a retry gives the same.
         """
         ...

@@ -62,7 +62,7 @@ class SplitReader(Protocol):
     """Makes a split queryable in DuckDB: strictly, or without its unreadable rows."""
 
     def open_strict(self, duck: DuckSession, relation: str, split: Any, *, queries: int) -> None:
-        """Make `relation` queryable; `queries` tells how many queries will read it."""
+        """Make `relation` queryable; `queries` is how many queries will read it."""
 
     def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> Sequence[BadRow]:
         """Make only the readable rows queryable as `relation` and return the others."""
@@ -121,7 +121,7 @@ class SinkWriter(Protocol):
 
 @runtime_checkable
 class Refusing(Protocol):
-    """A writer that can tell before it writes that the sink will not take a row."""
+    """A writer that knows before it writes that the sink will not take a row."""
 
     def check(self, table: pa.Table) -> None:
         """Raises RefusedRowError."""

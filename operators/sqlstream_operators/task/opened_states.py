@@ -13,7 +13,7 @@ from .io import Stores
 
 
 class OpenedStates(Sequence[StateStore]):
-    """States as they were before the epoch, each opened when it is first asked for, until `stack` is left."""
+    """States as they were before the epoch, each opened when it is first read, until `stack` is left."""
 
     def __init__(self, stores: Stores, schemas: Sequence[StateSchema], stack: ExitStack) -> None:
         self._stores = stores

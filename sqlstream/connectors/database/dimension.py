@@ -1,4 +1,4 @@
-"""What dimension tables in databases share: their columns, and what is said of a table that is not as declared."""
+"""What dimension tables in databases share: their columns, and the diagnostics for a table that is not as declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which table a sink has, and what to say of a table that is not as declared."""
+"""Which table a sink has, and the errors for a table that is not as declared."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ class PostgresConnection:
         try:
             self._open = driver.connect(**self._parameters, autocommit=True, prepare_threshold=None)
         except driver.errors.ConnectionTimeout as error:
-            # Whoever does not answer for ten seconds is not asked again at once: that would be a minute of silence.
+            # A server that does not answer for ten seconds is not connected to again at once: that would be a minute of
+            # silence.
             raise unusable(self.location, self._safe(error), done=self._done) from None
         except driver.Error as error:
             raise LostConnectionError(self._safe(error)) from None

@@ -34,7 +34,7 @@ class PostgresTableRows:
         self._schema, self._name = (None, spec.name) if named is None else split_table_name(named)
 
     def version(self) -> None:
-        """Nothing that costs less than reading the table tells whether it was changed."""
+        """Nothing that costs less than reading the table shows whether it was changed."""
 
     def rows(self, duck: DuckSession) -> Iterator[pa.RecordBatch]:
         """All rows. Raises DiagnosticError: DAT009 if they are not as declared, ENV006 if the database can't be read."""

@@ -248,7 +248,7 @@ class ExactlyOnceSink:
         self._apply(epoch, rows, over=record)
 
     def _forget_later(self, epoch: int) -> bool:
-        """Whether the target said of itself, and does no more, that it has this epoch: it had one of the number before the
+        """Whether the target recorded, and does no more, that it has this epoch: it had one of the number before the
         state directory was restored from an older copy. It is empty, so it has none.
         """
         record = self._target.record(lock=True) if self._is_empty() else None

@@ -143,7 +143,7 @@ class FileCutter:
 
     def _budget(self, limits: Limits, first: ToRead | None) -> _Budget:
         """What may be taken. Rows are only counted where the limit is exact: lines would be read once more, and each
-        file would be asked for its shape.
+        file's shape would be read.
         """
         counted = self._options.files.unit is Unit.ROWS
         by_bytes = counted or (
@@ -298,7 +298,7 @@ class FileCutter:
                 with open_entry(entry) as file:
                     head = file.read(_SAMPLE)
                 rows, size = head.count(b"\n"), len(head)
-        except DataError:  # said by `plan`, which can't go on without the file
+        except DataError:  # reported by `plan`, which can't go on without the file
             return
         if rows:
             self._bytes_per_row = size / rows

@@ -60,5 +60,5 @@ def _location(sink: SinkSpec, base_dir: str) -> str | None:
 def _matches(pattern: str, file: str) -> bool:
     try:
         return re.fullmatch(pattern, os.path.realpath(file)) is not None
-    except re.error:  # told where the source is made
+    except re.error:  # reported where the source is made
         return False

@@ -1,6 +1,6 @@
 """Whether a file is still the one that was listed: its size, its times and, on local disks, a digest of its content.
 
-Times are asked first, because they are at hand. Where they differ and there is a digest, the digest decides: a file that
+Times are compared first, because they are at hand. Where they differ and there is a digest, the digest decides: a file that
 was only touched, or copied with its folder, is the same. It is of the whole content up to DIGESTED bytes; of a larger
 file, of the head, the tail and pieces in between. Objects of a store have no digest, it would cost requests for each.
 """

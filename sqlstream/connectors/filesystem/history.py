@@ -18,7 +18,7 @@ from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted
 
-#: What a file tells of itself that is other once it has grown.
+#: The properties of a file that change once it has grown.
 _OF_THE_WHOLE = ("file.size", "file.modification-time")
 _MOST_NAMED = 10
 _HELP = "put the files back as they were; what was computed from them before is not touched"
@@ -147,7 +147,7 @@ class FileHistory:
         return size if end is None or self._options.files.unit is not Unit.TEXT else end
 
     def _incomplete(self, name: str, files: Sequence[Listed], gone: Sequence[_Gone]) -> Diagnostic:
-        """What to say of files that can't be read again: which, how much they had, and from when on all is there."""
+        """The diagnostic for files that can't be read again: which, how much they had, and from when on all is there."""
         read = len(gone) + sum(one is not None for one in self._files)
         missing = sum(one.bytes for one in gone)
         every = missing + self.bytes

@@ -106,7 +106,7 @@ def _end(one: FileRange, options: FileOptions) -> int | None:
 
 
 def _middle(one: FileRange, end: int, options: FileOptions) -> int | None:
-    """Where the second half begins; None where records can't be told apart."""
+    """Where the second half begins; None where records can't be distinguished."""
     wanted = (end - one.start) // 2
     if options.files.unit is Unit.ROWS:
         return one.start + wanted

@@ -1,4 +1,4 @@
-"""What a run was told about single files: to go on without one, or to read one again."""
+"""What the command line says about single files: to go on without one, or to read one again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FileOrders:
         return exact or [path for path in known if any(pattern.fullmatch(path) for pattern in patterns)]
 
     def take(self, source: str, paths: Iterable[str]) -> dict[str, Order]:
-        """What a source is to do about these paths of its own; not said again."""
+        """What a source is to do about these paths of its own; given once."""
         found = {path: self._meant[path] for path in paths if self.wanted(source, path)}
         self._done |= {(source, path) for path in found}
         return found

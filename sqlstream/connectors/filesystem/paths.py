@@ -96,7 +96,7 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     except (OSError, ValueError) as error:
         public, credentials = without_credentials(path)
         public = without_password(public)
-        # A value with an & in it ends there, and the rest of it would be told as a parameter.
+        # A value with an & in it ends there, and the rest of it would be reported as a parameter.
         shown = _UNKNOWN_PARAMETER.sub(r"\1", str(error).replace(path, public))
         if credentials:
             shown = shown.replace(credentials.partition(":")[2], "***")
@@ -167,7 +167,7 @@ def _listed(filesystem: fs.FileSystem | None, inside: str, location: str) -> lis
 
 
 def _kind(filesystem: fs.FileSystem | None, path: str) -> Literal["file", "folder", "other"]:
-    """What is at a path, `other` if that is nothing. Raises OSError where that can't be told."""
+    """What is at a path, `other` if that is nothing. Raises OSError where that can't be found out."""
     if filesystem is None:
         there = Path(path)
         return "folder" if there.is_dir() else "file" if there.is_file() else "other"

@@ -98,7 +98,7 @@ class FileWriter:
         return SinkPart(table.num_rows, {"files": files})
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[str, str, pa.Table]]:
-        """Folder, what tells several files in it apart, rows: partitions are cut where they are larger than a
+        """Folder, what distinguishes several files in it, rows: partitions are cut where they are larger than a
         file should be in memory.
         """
         ordered = self._options.changelog
@@ -195,7 +195,7 @@ class FileSink:
             raise self._ahead(max(epochs))
 
     def epoch_there(self) -> int | None:
-        """What a directory does not tell, as epochs without rows leave nothing in it."""
+        """What a directory does not show, as epochs without rows leave nothing in it."""
         return None
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
@@ -245,7 +245,7 @@ class FileSink:
             return 0
         with self._filesystem.open_input_stream(f"{self._root}/{_COMMITTED}") as file:
             text = file.read().decode()
-        return int(text) if text.isdigit() else 0  # torn by a crash: the files tell
+        return int(text) if text.isdigit() else 0  # torn by a crash: the files show it
 
     def abort_uncommitted(self, last_epoch: int) -> None:
         """Remove what epochs after `last_epoch` staged. Raises DataError if the directory belongs to another

@@ -145,7 +145,7 @@ class FileSource:
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether splits that were planned earlier can be read as they are: their files are what they were, and the run
-        was not told to do anything else with them. If not, the files are listed anew before the next plan.
+        has no other orders about them. If not, the files are listed anew before the next plan.
         """
         for split in splits:
             for item in split.payload["ranges"]:

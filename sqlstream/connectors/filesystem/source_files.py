@@ -53,7 +53,7 @@ class SourceFiles:
 
     A watched source takes a file once it has not changed for `settle_us`; one that was renamed since it was written last
     is complete. Unless the table says how long, a new file that is whole by its format need not be still for so long:
-    where it was renamed within one tick of the clock that stamps files, nothing else tells so. `clock` and `wall_clock` tell
+    where it was renamed within one tick of the clock that stamps files, nothing else shows it. `clock` and `wall_clock` tell
     seconds, the second one since 1970; `tell` takes warnings.
     """
 
@@ -209,7 +209,7 @@ class SourceFiles:
         fresh: list[Listed],
         updates: dict[int, Listed],
     ) -> None:
-        """Do what the run was told about a file of the log; `known.read` is what was read of it."""
+        """Carry out the orders about a file of the log; `known.read` is what was read of it."""
         if order == "skip":
             updates[number] = Listed(stamped(entry), number >= file or known.skipped, known.read)
         elif number >= started and not known.skipped:
@@ -310,7 +310,7 @@ class SourceFiles:
         )
 
     def _report_if_all_empty(self, found: Sequence[FileEntry]) -> None:
-        """Tell once that all there ever was are files with nothing in them: a run that ends at once should say why."""
+        """Warn once that all files that were ever there are empty: a run that ends at once should say why."""
         empty = [entry.path for entry in found if not entry.size]
         if not empty or len(empty) < len(found) or self._log.files or ("", 1) in self._reported:
             return
@@ -328,7 +328,7 @@ class SourceFiles:
 
 
 def nothing_found(name: str, location: str, pattern: str | None) -> Diagnostic:
-    """What to say of a source that has no file: what it looked for, and what is there instead."""
+    """The diagnostic for a source that has no file: what it looked for, and what is there instead."""
     shown, _ = without_credentials(location)
     there = [entry.path for entry in list_files(location)]
     notes: list[str] = []

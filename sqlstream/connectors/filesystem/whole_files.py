@@ -18,7 +18,7 @@ _GZIP = 31
 def is_whole(entry: FileEntry, format_: FileFormat) -> bool:
     """Whether a file ends as one of its format: lines with the last line's end, gzip with its trailer.
 
-    False where that can't be told: of other compressed files, large ones, and files that are not on a local disk.
+    False where that is not known: of other compressed files, large ones, and files that are not on a local disk.
     """
     if not is_local(entry.path) or not entry.size:
         return False

@@ -120,7 +120,7 @@ class DatagenGenerator:
 
 
 class _Options:
-    """Reads options and remembers which were asked for, so that the others can be refused."""
+    """Reads options and remembers which were read, so that the others can be refused."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
@@ -152,7 +152,7 @@ class _Options:
         return least, most
 
     def reject_unknown(self, fields: set[str]) -> None:
-        """Raise DiagnosticError if there is a field option that nobody asked for."""
+        """Raise DiagnosticError if there is a field option that nobody read."""
         for name in self._options:
             if not name.startswith("fields.") or name in self._known:
                 continue

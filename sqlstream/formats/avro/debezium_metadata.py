@@ -1,4 +1,4 @@
-"""What Debezium's messages in Avro say beside the rows: from which table they come, and when. Keys are those of its JSON."""
+"""The metadata of Debezium's messages in Avro: from which table they come, and when. Keys are those of its JSON."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class ChangelogLines:
         )
 
     def _with_metadata(self, beside: Beside) -> Beside:
-        """What is beside, and what the message says."""
+        """What is beside, and the message's metadata."""
         items, carried = list(beside.items), dict(beside.carried)
         for number, (meta, column) in enumerate(self.metadata):
             value = quote_identifier(meta.key)

@@ -1,4 +1,4 @@
-"""What messages of changes say beside the rows: from which table they come, and when. Keys and types are Flink's."""
+"""The metadata of messages of changes: from which table they come, and when. Keys and types are Flink's."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ METADATA_OF: Mapping[str, Mapping[str, MetadataField]] = MappingProxyType(
 
 
 def types_of(format_: str) -> Mapping[str, SqlType]:
-    """The types of what a format tells, by key."""
+    """The types of a format's metadata, by key."""
     return MappingProxyType({key: field.type for key, field in METADATA_OF.get(format_, {}).items()})

@@ -1,6 +1,6 @@
 """Whether bytes are one record of CSV whose quotes stand where a well-formed one has them.
 
-That is asked of all records at once with NumPy; of those that it can't tell, one by one.
+That is decided for all records at once with NumPy; for those where it can't, one by one.
 """
 
 from __future__ import annotations

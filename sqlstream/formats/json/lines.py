@@ -86,7 +86,7 @@ def unacceptable(row: str, name: str, type_: SqlType, where: str = "") -> list[s
 def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
     """SQL that is TRUE where read_json can make `type_` of the JSON `value`; None where it always can.
 
-    read_json stops at the first line that it can't read, so which lines those are is asked in this way.
+    read_json stops at the first line that it can't read, so which lines those are is found in this way.
     """
     absent = f"coalesce(json_type({value}), 'NULL') = 'NULL'"
     match type_.kind:

@@ -30,7 +30,7 @@ def _as_json(format_: RecordFormat) -> RecordFormat:
 
 
 class JsonRegistryReader:
-    """A `RecordReader`. The registry is not asked: the columns say what is read, and JSON its names."""
+    """A `RecordReader`. The registry is not read: the columns say what is read, and JSON its names."""
 
     def __init__(self, format_: RecordFormat) -> None:
         self._inner = JsonRecordReader(_as_json(format_))

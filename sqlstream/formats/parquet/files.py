@@ -147,7 +147,7 @@ def _items(wanted: FileTable, schema: Mapping[str, SqlType | None], entry: FileP
 def _schemas(
     duck: DuckSession, entries: Sequence[FilePart], local: Mapping[str, str]
 ) -> dict[str, dict[str, SqlType | None]]:
-    """The columns of files by their paths. DuckDB is asked once for all whose footers say the same of them."""
+    """The columns of files by their paths. DuckDB describes once all whose footers say the same of them."""
     alike: dict[Hashable, dict[str, SqlType | None]] = {}
     found = {}
     for entry in entries:

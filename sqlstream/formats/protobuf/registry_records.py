@@ -98,7 +98,7 @@ def _descriptor(text: str, name: str = "") -> bytes:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError):
         raise DescriptorError(
-            "the registry gives the text of a .proto file where its descriptor is asked for (format=serialized)"
+            "the registry answers with .proto text where a descriptor was requested (format=serialized)"
         ) from None
     if name:  # it is imported by the name of the reference
         file.name = name

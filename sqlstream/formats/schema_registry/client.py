@@ -1,7 +1,7 @@
 """A client of Confluent's schema registry over the standard library.
 
 Confluent's own (`confluent-kafka[schemaregistry]`) brings eleven packages and needs half a second to import; four
-requests are asked here. Schemas of an id never change, so that a process keeps what it has seen.
+requests are sent here. Schemas of an id never change, so that a process keeps what it has seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other drivers on the same state directory: how a plan or a manifest tells that there is one."""
+"""Other drivers on the same state directory: how a plan or a manifest shows that there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease file of a state directory: who runs on it, so that a second driver is told at once.
+"""The lease file of a state directory: who runs on it, so that a second driver is refused at once.
 
 It is a courtesy, not what keeps the data right: that is the exclusive creation of plans and manifests, which
 hold even if a driver was paused for an hour and lost its lease. `run.lock` holds the run's id, host, process

@@ -1,4 +1,4 @@
-"""What a run does only if its user agrees: `--accept` says so beforehand, a terminal is asked."""
+"""What a run does only by consent: `--accept` gives it beforehand, on a terminal the run asks for it."""
 
 from __future__ import annotations
 

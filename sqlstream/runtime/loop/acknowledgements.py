@@ -1,4 +1,4 @@
-"""Telling sources up to where epochs that are published have read them: for others to see, the manifest is the truth."""
+"""Acknowledging to sources up to where published epochs have read them: for others to see, the manifest is the truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 
 class Acknowledgements:
-    """Tells the sources of a program; one that reads its history again has told all of it before."""
+    """Acknowledges offsets to the sources of a program; one that reads its history again has done all of it before."""
 
     def __init__(self, program: Program, tell: Callable[[Diagnostic], None]) -> None:
         self._specs = program.plan.sources
@@ -25,7 +25,7 @@ class Acknowledgements:
         self._failed: set[str] = set()
 
     def give(self, published: Manifest) -> None:
-        """Tell each source its position in a manifest, once. What fails is a warning, one for each source."""
+        """Acknowledge each source's position in a manifest, once. What fails is a warning, one per source."""
         if self._of_history:
             return
         for name, state in go_on(published.positions, self._specs).items():

@@ -34,7 +34,7 @@ class Pace:
 
     @classmethod
     def between(cls, before_us: int, after_us: int, rows: int) -> Pace | None:
-        """The pace over some rows, None if it can't be told from them."""
+        """The pace over some rows, None if they are too few."""
         if rows <= 0 or after_us <= before_us:
             return None
         return cls(after_us, (after_us - before_us) / rows)

@@ -1,4 +1,4 @@
-"""What a run says of sources that are drained: that one has no end, and that one has new rows."""
+"""What a run reports of sources that are drained: that one has no end, and that one has new rows."""
 
 from __future__ import annotations
 

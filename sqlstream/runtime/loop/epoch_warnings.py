@@ -19,7 +19,7 @@ _FEWEST_LATE = 2
 
 @dataclass(slots=True)
 class EpochWarnings:
-    """Adds up what the epochs of a run could not count, and tells at once what should not wait for its end.
+    """Adds up what the epochs of a run could not count, and warns at once of what should not wait for its end.
 
     `tell` is called once for each source with rows ahead of the clock, and once for each that is mostly late.
     """
@@ -54,7 +54,7 @@ class EpochWarnings:
                 self._once("DAT013", source.name, _mostly_late(report.epoch, source.name, late, rows, at))
 
     def at_the_end(self, state_dir: str) -> Diagnostic | None:
-        """What is said of the dead letters of the whole run; None if there are none."""
+        """The warning about the dead letters of the whole run; None if there are none."""
         return dead_letter_warning(self.dead, self.read, state_dir, self.uncounted)
 
     def _once(self, code: str, source: str, warning: Diagnostic) -> None:

@@ -40,7 +40,7 @@ from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.state.dimension_copies import is_whole
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
-#: Codes of errors that are no surprise when all processes of a run are told to stop.
+#: Codes of errors that are no surprise when all processes of a run are signalled to stop.
 _SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
 #: An epoch whose replay has ended so many drivers is not replayed once more, but planned anew, smaller.
 MOST_REPLAYS = 2
@@ -225,7 +225,7 @@ class EpochLoop:
         return True
 
     def _can_replay(self, plan: EpochPlan) -> bool:
-        """Whether this program, as it was told to run, would do exactly what a plan says."""
+        """Whether this program, with this run's options, would do exactly what a plan says."""
         return (
             self._agreed(plan)
             and plan.fingerprint == self._program.fingerprint
@@ -234,7 +234,7 @@ class EpochLoop:
         )
 
     def _agreed(self, plan: EpochPlan) -> bool:
-        """Whether a plan does to the sinks' targets what this run was told to do first (`--rewrite` …), if anything.
+        """Whether a plan does to the sinks' targets what this run's options require first (`--rewrite` …), if anything.
 
         One that doesn't may be what can't be done before that: its target is not as it was.
         """
@@ -242,7 +242,7 @@ class EpochLoop:
         return not targets or dict(plan.sink_edits) == targets
 
     def _input_is_there(self, plan: EpochPlan) -> bool:
-        """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
+        """Whether all that a plan reads is as it was when it was written, as far as the sources know."""
         for planned in plan.sources:
             source = self._program.sources[planned.name]
             splits = [Split(planned.name, s.payload, s.rows, s.bytes, s.lane) for s in planned.splits]
@@ -363,7 +363,7 @@ class EpochLoop:
         self._faults("prepared", plan.epoch)
         self._check_lease()
         manifest = self._manifests.of(plan, outcome, tally)
-        # How long it took so far tells how long it would take to read the like again.
+        # How long it took so far is how long it would take to read the like again.
         manifest = replace(manifest, metrics={**manifest.metrics, "epoch_us": round(timer.total * 1e6)})
         if not self._journal.publish(manifest):
             raise fencing.lost_manifest(self._journal, plan.epoch)

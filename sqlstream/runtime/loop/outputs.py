@@ -1,5 +1,5 @@
 """What an epoch makes visible: rows of the sinks and dead letters, in two phases around its manifest; and how far it read,
-where a source tells others.
+where a source publishes them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Outputs:
     def commit_again(self, last: Manifest | None) -> None:
         """Make the last epoch visible: the run that published it may have broken off before it did.
 
-        Raises DiagnosticError with exit code 4 (STA015) if a sink that is said to be elsewhere now is not there.
+        Raises DiagnosticError with exit code 4 (STA015) if a sink with another target now is not there.
         """
         if last is None:
             return

@@ -290,7 +290,7 @@ class EpochPlanner:
         return " and ".join(dict.fromkeys(named))
 
     def passed_over(self) -> tuple[str, ...]:
-        """What of the sources' data runs were told to leave out."""
+        """What of the sources' data runs leave out on the user's order."""
         sources = self._program.sources.values()
         return tuple(sorted({o for s in sources if isinstance(s, LeavingOut) for o in s.passed_over()}))
 

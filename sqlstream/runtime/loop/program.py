@@ -44,7 +44,7 @@ class LoopSettings:
 class FormerSink:
     """The driver's half of a sink of the program that wrote the last manifest, to commit that once more.
 
-    `not_there` is what is told if it has other options now and does not have what was committed. `left`: it is written no
+    `not_there` is the error if it has other options now and does not have what was committed. `left`: it is written no
     more where it is. `emptied`: its target is begun anew where it is, and what it had is gone.
     """
 
@@ -58,7 +58,7 @@ class FormerSink:
 class Program:
     """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
 
-    `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
+    `sql` is what it was made of, rendered and without secrets (None: it is not known). `source_folders` are the sources' own
     in the state directory. `former_sinks` are those of the program that wrote the last manifest, by their names in it;
     `known_as` has the names that targets know the sinks by, where these are others. `transition` is what the edit since
     that program means. `secrets` are what references in the plan stand for.

@@ -134,7 +134,7 @@ class RunResult:
 
     `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
     `left_open` is what waits for the watermark at the end of the input, for the next run to go on with.
-    `skipped` are the files that this run or one before was told to leave out.
+    `skipped` are the files that this run or one before left out by `--skip-file`.
     """
 
     outcome: str

@@ -41,7 +41,7 @@ def epoch_report(
     *,
     replayed: bool,
 ) -> EpochReport:
-    """What is said of an epoch behind which the run stands at `state`."""
+    """The report of an epoch behind which the run stands at `state`."""
     shards = [shard for versions in state.versions.values() for shard in versions]
     return EpochReport(
         facts,

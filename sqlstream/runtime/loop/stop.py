@@ -1,4 +1,4 @@
-"""How a run is asked to end: after the epoch that is under way, or at once."""
+"""How a run is stopped: after the epoch that is under way, or at once."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _check_moved(run: Attempts, moved: Moves) -> None:
 def _decide(run: Attempts, found: Recovered, other_rows: frozenset[str]) -> EditPlan:
     """What the edit means, which may be carried out. Raises DiagnosticError if not, ConsentNeededError."""
     request = run.request
-    # The same command, said again, goes on: what it was told to begin with has been done.
+    # The same command, repeated, goes on: what it was to begin with has been done.
     begun = request.origin is not None and bool(committed_epoch(found.last))
     rewrite = request.rewrite
     if found.last is not None:
@@ -157,7 +157,7 @@ def _decide(run: Attempts, found: Recovered, other_rows: frozenset[str]) -> Edit
 
 
 def _program(run: Attempts, last: Manifest | None, decided: EditPlan) -> Program:
-    """What the loop is to run, of which the sources can do what was asked."""
+    """What the loop is to run, of which the sources can do what was requested."""
     request = run.request
     context = ConnectorContext(
         run.store,
@@ -266,7 +266,7 @@ def _backfilled(
 
 
 def _rewritten(requested: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:
-    """The sinks that are begun anew: those that were asked for, and those of an epoch that was begun and is done again."""
+    """The sinks that are begun anew: those that were requested, and those of an epoch that was begun and is done again."""
     begun = found.plan
     if begun is None or begun.fingerprint != program_fingerprint(plan):
         return tuple(requested)

@@ -45,7 +45,7 @@ def planned_edit(
     """
     store, origin = CheckpointStore(request.uri), request.origin
     if origin is not None and not own and has_begun(origin, store):
-        # A run goes on from its last epoch, and has begun with what it was told.
+        # A run goes on from its last epoch, and has begun with its options.
         origin, last = None, last_manifest(Journal(store))
         request = replace(request, rewrite=() if committed_epoch(last) else request.rewrite)
     while True:

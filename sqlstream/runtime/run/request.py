@@ -1,4 +1,4 @@
-"""What a run is asked to do."""
+"""What a run is to do."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class DriverConnectors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A plan to run on a state directory: how, with what beside it, and who is told of what.
+    """A plan to run on a state directory: how, with what beside it, and which callbacks get what.
 
     `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
     `runner` Spark is started on `master` with `conf` for the first epoch that needs it, and stopped at the end.
     `local_dir` is where machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and
-    SIGTERM set `stop`, and a second one ends the run at once (Interrupted). `on_phase` is told in words what takes
-    its time before the first epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told
+    SIGTERM set `stop`, and a second one ends the run at once (Interrupted). `on_phase` gets in words what takes
+    its time before the first epoch. `restart` goes before the strategy that the plan asks for; `on_restart` gets
     of each.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `place_of` where an expression does that fails (`Planned.place_of`),

@@ -35,7 +35,7 @@ from sqlstream_planner.diagnostics import DiagnosticError
 
 
 class _StoppedWaitingError(Exception):
-    """The run was asked to stop while it waited for another to give the state directory up."""
+    """The run was stopped while it waited for another to give the state directory up."""
 
 
 def run(request: RunRequest) -> RunResult:

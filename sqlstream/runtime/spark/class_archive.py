@@ -74,7 +74,7 @@ class ClassArchive:
         if self.is_there:
             with contextlib.suppress(OSError):
                 os.utime(self.file)  # the ones that were not used for longest go first
-            # What the JVM has to say of an archive goes to standard output, where a run's rows are.
+            # The JVM's messages about an archive go to standard output, where a run's rows are.
             return (f"-XX:SharedArchiveFile={self.file}", "-Xlog:cds*=off", "-Xlog:class+path*=off")
         if self._failed.exists() or not _room_in(self.file.parent):
             return ()

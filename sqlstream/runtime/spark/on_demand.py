@@ -38,8 +38,8 @@ _OF_WORKERS = ("spark.executorEnv.", "spark.pyspark.", "spark.python.")
 
 
 class SparkOnDemand:
-    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds; `on_wait` is told of a cluster
-    that gives no executor.
+    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds; `on_wait` is called for a
+    cluster that gives no executor.
 
     Raises DiagnosticError (ENV002) at once if `master` is none.
     """
@@ -67,7 +67,7 @@ class SparkOnDemand:
 
     @property
     def parallelism(self) -> int:
-        """The cores that Spark has; a cluster is asked, and started for it."""
+        """The cores that Spark has; a cluster's are counted, and it is started for that."""
         if self._runner is None:
             known = cores(self._master, self._conf)
             if known is not None:

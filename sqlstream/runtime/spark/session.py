@@ -124,7 +124,7 @@ def session_conf(
         }
         if master.startswith(
             "local-cluster["
-        ):  # its executors are processes of their own, which must be told it
+        ):  # its executors are processes of their own, which need it, too
             settings["spark.authenticate.secret"] = token_hex(32)
         if len(str(directory)) > _LONGEST_SOCKET_FOLDER:
             settings["spark.python.unix.domain.socket.dir"] = "/tmp"
@@ -210,7 +210,7 @@ def begin(master: str, conf: Mapping[str, str]) -> Jvm:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     if is_local(master) and "SPARK_LOCAL_IP" not in os.environ:
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # where Spark's pages are, if they are asked for
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # where Spark's pages are, if they are enabled
     settings = session_conf(master, conf, directory, archive)
     try:
         return Jvm.begin(master, settings, java, archive, folder, environment)

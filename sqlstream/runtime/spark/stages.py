@@ -52,7 +52,7 @@ _TYPES: Mapping[pa.DataType, DataType] = {
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 
-#: Signs in the text of a failed job that memory ran out, and what to say of it.
+#: Signs in the text of a failed job that memory ran out, and the message for it.
 _OUT_OF_MEMORY = (
     (
         re.compile(r"java\.lang\.OutOfMemoryError|Java heap space|GC overhead limit|SparkOutOfMemoryError"),
@@ -108,7 +108,7 @@ class SparkJobRunner:
         *,
         on_wait: Callable[[str], None] = lambda text: None,
     ) -> SparkJobRunner:
-        """Start Spark, or join this process's session; see `start_session`. `on_wait` is told if no executor comes."""
+        """Start Spark, or join this process's session; see `start_session`. `on_wait` is called if no executor comes."""
         from pyspark.sql import SparkSession
 
         joined = SparkSession.getActiveSession() is not None
@@ -178,7 +178,7 @@ class SparkJobRunner:
 
     @property
     def has_ended(self) -> bool:
-        """The same as far as it can be told without asking Spark."""
+        """The same as far as it is known without a call of Spark."""
         return self._owned and self._jvm is not None and self._jvm.has_ended
 
     def give_up(self) -> None:
@@ -188,7 +188,7 @@ class SparkJobRunner:
             self._jvm.abandon()
 
     def _is_lost(self) -> bool:
-        """Whether Spark can't be asked any more."""
+        """Whether Spark does not answer any more."""
         try:
             return bool(self._owner.sparkContext._jsc.sc().isStopped())
         except Exception:

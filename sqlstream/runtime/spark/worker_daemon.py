@@ -39,7 +39,7 @@ def _serve_quietly(sock: socket.socket, authenticated: bool) -> int:
 
 if __name__ == "__main__":
     if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
-        # As the JVM, whose handling it inherits: a run that is asked to stop finishes its epoch (`java`). Spark's daemon
+        # As the JVM, whose handling it inherits: a run that is stopped finishes its epoch (`java`). Spark's daemon
         # would end its workers on SIGTERM; it listens to another signal, which nobody sends, and ends with the JVM.
         pyspark.daemon.SIGTERM = signal.SIGUSR2
     REGISTERED.preload()

@@ -90,7 +90,7 @@ class WorkerEndedError(EpochTooLargeError):
 
 
 def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
-    """The error to raise for what `task_failure.describe` told, of a task of `epoch` or of the driver (None)."""
+    """The error to raise for what `task_failure.describe` described, of a task of `epoch` or of the driver (None)."""
     place = () if epoch is None else (f"in epoch {epoch}; nothing of it was committed",)
     match described["kind"]:
         case "diagnostic":

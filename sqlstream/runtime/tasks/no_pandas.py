@@ -1,7 +1,7 @@
 """Arrow without pandas, in a process of ours.
 
 Arrow asks for pandas as soon as it sees a numpy array, which takes as long as all other imports of a task. No task of ours
-has to do with pandas, so Arrow is told that there is none.
+uses pandas, so it is hidden from Arrow.
 """
 
 from __future__ import annotations

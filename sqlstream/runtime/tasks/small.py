@@ -26,7 +26,7 @@ def is_small(job: EpochJob) -> bool:
     One that reads nothing (it closes windows, or carries out an edit of the query) may work through all of the state.
     """
     most = job.program.options.single_task_rows
-    if most is not None:  # a topic of six partitions is read here, too, if that is what was asked for
+    if most is not None:  # a topic of six partitions is read here, too, if settings say so
         return _is_within(job, most, _SPLITS_BEFORE_SPARK, _SHARDS_BEFORE_SPARK)
     return _is_within(job, SINGLE_TASK_ROWS, _SPLITS, _SHARDS)
 
@@ -56,7 +56,7 @@ def is_sooner_here(job: EpochJob, paces: Paces, *, spark_runs: bool) -> bool:
 
 
 def rows_read(job: EpochJob) -> int:
-    """About how many rows an epoch reads, of a split that tells neither rows nor bytes as many as there may be."""
+    """About how many rows an epoch reads, of a split that has neither rows nor bytes as many as there may be."""
     return _rows(job, BEFORE_SPARK_ROWS)
 
 

@@ -82,7 +82,7 @@ def describe(error: Exception) -> dict[str, Any]:
 
 
 def failure_in(text: str) -> Mapping[str, Any] | None:
-    """The error that `describe` told, found in the text of an exception of Spark's; None if there is none."""
+    """The error that `describe` described, found in the text of an exception of Spark's; None if there is none."""
     at = text.find(_FAILURE)
     if at < 0:
         return None

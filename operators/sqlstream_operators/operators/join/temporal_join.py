@@ -30,7 +30,7 @@ class TemporalJoin:
     """Runs a `TemporalJoinSpec`: see there for its inputs, its state and its output.
 
     Nothing can come any more that changes which version is valid at a time that the watermark has reached. So the rows of
-    the left up to there are given, and of the versions only the newest can still be asked for. An epoch reads the rows that
+    the left up to there are given, and of the versions only the newest can still be looked up. An epoch reads the rows that
     leave, and the versions of their keys and of keys whose versions the watermark reaches.
     """
 

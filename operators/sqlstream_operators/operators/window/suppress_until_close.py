@@ -65,7 +65,7 @@ class SuppressUntilClose:
     def _passed_and_released(
         self, inputs: Sequence[pa.Table], context: OperatorContext
     ) -> tuple[pa.Table, dict[str, int]]:
-        """The changes of closed windows, then the rows of those that close now, and what there is to tell of these."""
+        """The changes of closed windows, then the rows of those that close now, and what there is to report of these."""
         spec, marks, state = self._spec, context.watermarks, context.state
         [rows] = inputs
         rows = self._timed(conformed(rows, self._input, f"input of {spec.state.state_id}"))

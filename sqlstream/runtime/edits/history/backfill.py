@@ -56,11 +56,11 @@ TARGET_S = 10.0
 class Backfilled:
     """What a backfill has made.
 
-    `versions`: of each state that was asked for, one per shard; their files are in `folder` of the state directory and have
+    `versions`: of each requested state, one per shard; their files are in `folder` of the state directory and have
     names of its store. `sources`: how far the new plan's sources are, by name: where the manifest says, with the
     watermarks that new windows need. `rows_read` by source, in the run that ended it. `dead_letters` is how many rows of
     the history could not be used: most were reported when they were read first; `malformed` says by source how many could
-    not be read. `parts` are, by sink that was asked for, the
+    not be read. `parts` are, by requested sink, the
     rows that the history has for it, staged in the same folder: `backfilled_rows.written` makes what one epoch commits.
     """
 
@@ -98,7 +98,7 @@ def backfill(
     faults: Faults = no_faults,
     wall_clock: Callable[[], float] = time.time,
 ) -> Backfilled | None:
-    """Compute these states of `program` over what its sources have read by `until`; None if it was asked to stop.
+    """Compute these states of `program` over what its sources have read by `until`; None if it was stopped.
 
     `sinks` are new ones that are to have the rows of all the history because no state has their answer: windows that are
     closed, rows that no operator keeps. Of the sources `reported_again` what is malformed is reported once more.
@@ -292,7 +292,7 @@ def _about_history(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def _admission(given: Admission, until: Manifest) -> Admission:
-    """How much an epoch reads: as much as memory is known to allow, unless it was told how much."""
+    """How much an epoch reads: as much as memory is known to allow, unless settings limit it."""
     return replace(given, cap=until.rows_cap, target_s=max(given.target_s, TARGET_S))
 
 

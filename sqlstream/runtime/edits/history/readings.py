@@ -54,7 +54,7 @@ class History:
 
 
 def speed_of(manifest: Manifest) -> float | None:
-    """Rows a second of an epoch, from its plan to its manifest; None for one that is too small to tell."""
+    """Rows per second of an epoch, from its plan to its manifest; None for one that is too small to measure."""
     rows, us = sum(manifest.rows.values()), manifest.metrics.get("epoch_us", 0)
     return rows * 1e6 / us if rows >= _TELLING and us else None
 

@@ -195,7 +195,7 @@ class EditPlan:
     """All that happens when a pipeline goes on from a state with another file: what `plan` shows and `run` does.
 
     `against` is None where there is no state: two files that are compared (`is_diff`), or a first run. `problems` say why it
-    is refused, `warnings` what a run would tell. `results` are sentences about what the results are not, or from when on;
+    is refused, `warnings` what a run would warn of. `results` are sentences about what the results are not, or from when on;
     nothing if they are exactly those of the new query over all of the input. `sink_edits` is what was decided about sinks.
     `remarks` are of the state as it is, and no change: which sources were drained.
     """
@@ -217,7 +217,7 @@ class EditPlan:
     withdrawn: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def beside(self, state_dirs: str, notes: Sequence[str]) -> EditPlan:
-        """The same against a savepoint that is in `state_dirs`; `notes` is what is said of it."""
+        """The same against a savepoint that is in `state_dirs`; `notes` is about it."""
         if self.against is None:
             return self
         return dataclasses.replace(

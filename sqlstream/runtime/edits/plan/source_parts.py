@@ -64,7 +64,7 @@ def watermark_notes(
     now: PhysicalPlan,
     known: Mapping[str, SourceState],
 ) -> Iterable[str]:
-    """What is said of sources that go on with a watermark that is computed in another way."""
+    """Notes about sources that go on with a watermark that is computed in another way."""
     names = {(state.identity, state.folder): state.name for state in reversed(positions)}
     was = {spec.name: spec for spec in before.sources}
     for spec in now.sources:
@@ -79,7 +79,7 @@ def watermark_notes(
 
 
 def drained_remarks(now: PhysicalPlan, known: Mapping[str, SourceState]) -> Iterable[str]:
-    """What is said of sources that were drained, whatever was edited: their new rows may be late."""
+    """Notes about sources that were drained, whatever was edited: their new rows may be late."""
     timed = frozenset[str]().union(*watermarks.source_groups(now))
     for name, state in known.items():
         if name in timed and state.drained:
@@ -156,7 +156,7 @@ def _another_pipeline(before: PhysicalPlan, now: PhysicalPlan) -> Iterable[Diagn
 
 
 def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
-    """Sources of which nobody said which data they are: they go on with the options that they had."""
+    """Sources without an identity of their data: they go on with the options that they had."""
     before = {spec.name: spec for spec in plan().sources} if specs else {}
     for spec in specs:
         old = before.get(spec.name)

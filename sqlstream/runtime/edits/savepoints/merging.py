@@ -254,7 +254,7 @@ def _together(
             if table.name not in made:
                 name = _free_name(table.name, taken)
                 taken.add(name)
-                # All that are equally far are one position, and it can't be told which table was which.
+                # All that are equally far are one position, and which table was which is not known.
                 stands = source if first in even else table
                 made[table.name] = folders.taken(replace(stands, name=name), first)
             part.called[table.name] = made[table.name].name

@@ -1,7 +1,7 @@
 """Sinks of a former query that the present file does not write: whether they are needed once more, and can be reached.
 
 The last epoch is committed again at a start, since the run that published it may have broken off before all sinks had it.
-That needs the password of a sink, which is kept nowhere. Where the run ended well, all have it, and nobody is asked.
+That needs the password of a sink, which is kept nowhere. Where the run ended well, all have it, and none is needed.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[D
 
 
 def _gap(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[Consent]:
-    """What is required of a sink that goes on behind several savepoints, of which not all have emitted what is before that."""
+    """The consent for a sink that goes on behind several savepoints, of which not all have emitted what is before that."""
     if (
         spec.changelog != "append"
         or answer_is_kept(now, spec, given.forgotten)

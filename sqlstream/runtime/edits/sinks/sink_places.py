@@ -46,8 +46,8 @@ def looking(
 ) -> Looks:
     """Looks at the targets themselves; `base_dir` is what relative paths refer to.
 
-    A target that can't be reached: `away` is told of it, and it is as if nobody had looked; without that, DiagnosticError
-    (ENV006) is raised.
+    A target that can't be reached: `away` takes the diagnostic, and it is as if nobody had looked; without that,
+    DiagnosticError (ENV006) is raised.
     """
 
     def seen(spec: SinkSpec, known_as: str, ask: Callable[[EditableSink], Seen], otherwise: Seen) -> Seen:
@@ -96,7 +96,7 @@ def descriptor_of(spec: SinkSpec) -> ConnectorDescriptor | None:
 
 
 def place_of(spec: SinkSpec, base_dir: str | None = None) -> tuple[str, ...] | None:
-    """The connector and where a sink is in its words, without credentials; None if its connector does not tell.
+    """The connector and where a sink is in its words, without credentials; None if its connector does not know.
 
     `base_dir` is what relative paths refer to.
 
@@ -124,12 +124,12 @@ def place_of(spec: SinkSpec, base_dir: str | None = None) -> tuple[str, ...] | N
 
 
 def _local(path: str, base_dir: str | None) -> str:
-    """A path on this machine: the same text for the same place, links included, where `base_dir` tells what it refers to."""
+    """A path on this machine: the same text for the same place, links included, where `base_dir` is what it refers to."""
     return posixpath.normpath(path) if base_dir is None else str(Path(base_dir, path).resolve())
 
 
 def same_place(one: SinkSpec, other: SinkSpec, base_dir: str | None) -> bool:
-    """Whether two sinks are at one place, as far as their options tell; `base_dir` is what relative paths refer to."""
+    """Whether two sinks are at one place, as far as their options show; `base_dir` is what relative paths refer to."""
     place = place_of(one, base_dir)
     return place == place_of(other, base_dir) if place is not None else one.connector == other.connector
 

@@ -100,7 +100,7 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
 
 
 def _whole(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> tuple[str, ...]:
-    """What is said of a sink that gets its answer from the state."""
+    """Notes about a sink that gets its result from the state."""
     if not missing_answers(now, spec.name, forgetful=forgotten.now):
         return ("its full result is in the state: it gets that first, exactly once",)
     return (

@@ -387,7 +387,7 @@ def _refused(
 def _unknown(
     old: SinkSpec, new: SinkSpec, same_stages: bool, at: Written, at_home: bool
 ) -> Iterator[Diagnostic]:
-    """A sink of which it was not kept what it holds; `at_home`: it is where it was."""
+    """A sink whose content was not recorded; `at_home`: it is where it was."""
     if replace(old, name=new.name) != new or not at_home:
         yield Diagnostic(
             "STA015",

@@ -1,4 +1,4 @@
-"""Sources whose data is in another place now (`run --source-moved TABLE`): what is said once, checked, and written down.
+"""Sources whose data is in another place now (`run --source-moved TABLE`): given once, checked, and written down.
 
 State knows a source by its identity, of which its place is a part. The manifest keeps under which identity the state knows
 what a file declares now (`Manifest.moved`), and the file is planned with that: nothing else needs to know of the move.
@@ -43,7 +43,7 @@ class Moves:
 def moves(last: Manifest | None, sources: Sequence[SourceSpec], tables: Sequence[str]) -> Moves:
     """What `last` knows of moved sources, and that `tables` have moved too; `sources` are as the file declares them.
 
-    A table that goes on as it is has been said before, which is no mistake. Raises DiagnosticError (STA018, exit code 2) if
+    A table that goes on as it is was moved before, which is no mistake. Raises DiagnosticError (STA018, exit code 2) if
     there is no such table, or nothing that it could go on from.
     """
     known_as = {} if last is None else dict(last.moved)
@@ -95,7 +95,7 @@ def _former(
 def write_down(
     journal: Journal, program: PhysicalPlan, moved: Moves, run: RunInfo, source_of: SourceOf
 ) -> tuple[Diagnostic, ...]:
-    """Make a move a part of the state, whole or not at all: it need not be said again. Warnings of what can't be checked.
+    """Make a move a part of the state, whole or not at all: it need not be given again. Warnings of what can't be checked.
 
     A void epoch carries the state on with what each source has taken over; an epoch that was begun is given up by it.
     Raises DiagnosticError (STA018) if the data is not the same.

@@ -1,6 +1,6 @@
 """Sources whose data is declared in other words now: a path that is written in another way, more rows of a generator.
 
-State knows a source by its identity, which is text; whether another text means the same data can be told by its connector
+State knows a source by its identity, which is text; whether another text means the same data is known to its connector
 alone. What it says is kept as a move is (`moved_sources`), so that the position, the state and the sinks go on.
 """
 

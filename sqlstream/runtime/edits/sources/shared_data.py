@@ -49,7 +49,7 @@ def write_down(journal: Journal, program: PhysicalPlan, run: RunInfo) -> bool:
 
 
 def unclear_tables(before: Sequence[SourceState], specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
-    """Tables of data that is known of which it can't be told where they would go on (STA011)."""
+    """Tables of known data without a known source offset to go on from (STA011)."""
     known = go_on(before, specs)
     for spec in specs:
         there = [

@@ -1,4 +1,4 @@
-"""What a run would meet at its sources: whether they have what the state knows of them, as far as a look tells."""
+"""What a run would meet at its sources: whether they have what the state knows of them, as far as a look shows."""
 
 from __future__ import annotations
 

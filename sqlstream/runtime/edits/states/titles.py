@@ -14,7 +14,7 @@ _DISTINCT = "distinct value("
 
 
 def title_of(state: StateSchema) -> str:
-    """The operator's description without its fields; columns are called as the query calls them, if the state tells."""
+    """The operator's description without its fields; columns are called as the query calls them, if the state records it."""
     title = (description_text(state) or state.operator.replace("_", " ")).partition(":")[0]
     if not state.identity or not state.tables:
         return title
