@@ -1,4 +1,4 @@
-"""What functions change in a call before DuckDB is asked."""
+"""What functions change in a call before DuckDB runs it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _check_range(arguments: Sequence[exp.Expr]) -> WrongConstant | None:
     if len(arguments) == 1:
         return WrongConstant(
             arguments[0],
-            "the least and the greatest integer are missing: a stream has no statistics that tell them",
+            "the least and the greatest integer are missing: a stream has no statistics that give them",
             _RANGE,
         )
     null = next((a for a in arguments[1:] if isinstance(a.unnest(), exp.Null)), None)

@@ -17,7 +17,7 @@ _SUM = struct(("n", BIGINT), ("sum", DOUBLE), ("error", DOUBLE))
 def _accumulator(call: AggregateCall) -> Accumulator:
     """Partials are added by Knuth's TwoSum, which knows what was rounded away.
 
-    What a partial rounds away itself is the sum of its values without that sum: DuckDB's fsum does not tell it.
+    What a partial rounds away itself is the sum of its values without that sum: DuckDB's fsum does not give it.
     """
     x = argument(call)
     here = filter_of(call, f"({x}) IS NOT NULL")

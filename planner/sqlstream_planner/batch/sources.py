@@ -12,7 +12,7 @@ from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
-#: The column of a changelog's view that tells in which order its rows stand.
+#: The column of a changelog's view that gives the order of its rows.
 ORDER_COLUMN = "__order"
 #: The files of a source, in the order in which the runtime reads them.
 Files = Callable[[SourceSpec], Sequence[str]]

@@ -1,4 +1,4 @@
-"""Scan, Project, Filter, WindowFunction and Unnest: what is said of one row at a time."""
+"""Scan, Project, Filter, WindowFunction and Unnest: what concerns one row at a time."""
 
 from __future__ import annotations
 

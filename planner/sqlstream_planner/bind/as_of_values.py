@@ -71,7 +71,7 @@ def _with_others(
 ) -> Node:
     """The pairs, and the `rows` of the right that are in none, beside NULLs.
 
-    Equal rows are told apart by their number: of those that are chosen one is in pairs. `place` is never NULL in a row
+    Equal rows are distinguished by their number: of those that are chosen one is in pairs. `place` is never NULL in a row
     that is.
     """
     mine, theirs = pairs.input.fields, rows.fields

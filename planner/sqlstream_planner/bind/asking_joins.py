@@ -22,7 +22,7 @@ def asks_in_on(join: exp.Join) -> bool:
 def bind_asking_join(join: exp.Join, left: Item, right: Item, subqueries: SubqueryBinder) -> Item:
     """The pairs of rows that a JOIN makes whose ON asks sub-queries. Raises DiagnosticError.
 
-    Of an inner join that is WHERE over its pairs. Of others each sub-query is asked about the rows of one side, before they
+    Of an inner join that is WHERE over its pairs. Of others each sub-query is computed for the rows of one side, before they
     are joined; of a LEFT JOIN it may be about pairs.
     """
     clauses = left.scope.context.clauses
@@ -59,7 +59,7 @@ def _beforehand(join: exp.Join, left: Item, right: Item, kind: JoinKind, subquer
     sides: list[Node] = [left.node, right.node]
     for subquery in found:
         read = _read(subquery)
-        # One that reads nothing is asked once, whatever the side: of the right, whose rows may have no partner at all.
+        # One that reads nothing is computed once, whatever the side: of the right, whose rows may have no partner at all.
         number = next((n for n in (1, 0) if read <= {f.id for f in sides[n].fields}), None)
         if number is None and kind is JoinKind.LEFT:
             return _row_by_row(join, left, right, condition, found)

@@ -127,7 +127,7 @@ class BindContext:
     def new_id(self, name: str) -> str:
         """A column id that no other column of the plan has, ignoring case: the name itself if it is free.
 
-        It has no dot, which tells apart what rules derive of ids (`a.key`), and does not begin with `__`, as columns of
+        It has no dot, which distinguishes what rules derive of ids (`a.key`), and does not begin with `__`, as columns of
         our own do.
         """
         base = re.sub(r"[^\w$]+", "_", name).strip("_") or "column"
@@ -345,7 +345,7 @@ class BindContext:
         types = {id_: type_ for id_, (type_, _) in self._types(fields).items()}
         if expression.find(exp.Dot) is None:
             return form_over(expression, Columns({}, types)).digest
-        # Fields of rows are found in any case, those of JSON are not: that the columns' types tell.
+        # Fields of rows are found in any case, those of JSON are not: the columns' types decide.
         columns = {id_: form("column", id_, compact({"type": str(type_)})) for id_, type_ in types.items()}
         return Canonical()(form_over(expression, Columns(columns, types))).digest
 

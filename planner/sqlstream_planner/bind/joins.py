@@ -46,7 +46,7 @@ KINDS = {
     ("", "ANTI"): JoinKind.ANTI,
     ("LEFT", "ANTI"): JoinKind.ANTI,
 }
-#: What is said of a window or a FIRST_VALUE over rows without an event time.
+#: The messages for a window or a FIRST_VALUE over rows without an event time.
 _LACKS_TIME = frozenset({"SQL021", "SQL022", "SQL049"})
 
 

@@ -51,7 +51,7 @@ def limit_count(context: BindContext, clause: exp.Expr) -> LimitCount | None:
 
 
 def count_subquery(clause: exp.Expr | None) -> exp.Expr | None:
-    """The number of rows of a LIMIT, FETCH or OFFSET where a sub-query tells it, None where it is written."""
+    """The number of rows of a LIMIT, FETCH or OFFSET where a sub-query gives it, None where it is written."""
     if clause is None or clause.args.get("expressions"):
         return None
     value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")

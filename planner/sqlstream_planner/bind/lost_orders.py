@@ -47,7 +47,7 @@ def is_lost(order: exp.Expr | None) -> bool:
 def keep_order(
     context: BindContext, query: exp.Query, node: Node, scope: Scope | None, distinct: DistinctRows | None
 ) -> None:
-    """Remember how the rows of a sub-query's result are ordered, where that can be told."""
+    """Remember how the rows of a sub-query's result are ordered, where that is known."""
     terms = Terms(context, query, node, scope, distinct)
     try:
         ordered = terms.order()

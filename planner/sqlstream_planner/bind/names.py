@@ -33,9 +33,9 @@ def with_unknown_names(
             if column.find_ancestor(exp.Comprehension) is not None:
                 continue
             if isinstance(around, exp.Star) or (around is not None and around.arg_key == "rename"):
-                continue  # of what stands behind a star, which tells itself what it does not have
+                continue  # of what stands behind a star, which reports itself what it does not have
             if column.find_ancestor(exp.Query) is not query:
-                continue  # of a sub-query, which tells itself what it does not know
+                continue  # of a sub-query, which reports itself what it does not know
             if column.find_ancestor(exp.Lambda) is None:
                 found += _unknown(scope, column)
     in_order = sorted(found, key=_place)

@@ -68,7 +68,7 @@ def _found(query: exp.Select, scope: Scope) -> Iterator[exp.Expr]:
 
 
 def _subqueries(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The outermost queries in an expression; not those in an aggregate's arguments, which are asked for each row."""
+    """The outermost queries in an expression; not those in an aggregate's arguments, which are computed for each row."""
     if isinstance(node, exp.Query):
         yield node
     elif not is_aggregate_call(node):

@@ -213,7 +213,7 @@ class _Windows:
         return column_of_clock or is_bound_process_time(resolved)
 
     def _arrived(self, *, descending: bool) -> OrderedRows | None:
-        """The rows by arrival, which is the order of the clock that they were read by, and tells more of them apart."""
+        """The rows by arrival, which is the order of the clock that they were read by, and distinguishes more of them."""
         come = self._come or ordered_rows(self.context, self.rows)
         if come is None or come.written:
             return None

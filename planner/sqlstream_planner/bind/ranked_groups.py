@@ -89,7 +89,7 @@ def split(query: exp.Select, scope: Scope) -> tuple[exp.Select, exp.Select]:
 
 
 def _text(expression: exp.Expr) -> str:
-    """What tells expressions apart: names in any case are the same, texts are not."""
+    """What distinguishes expressions: names in any case are the same, texts are not."""
     plain = expression.unnest().copy()
     for name in plain.find_all(exp.Identifier):
         name.set("this", name.name.lower())

@@ -78,7 +78,7 @@ def rows_by_subquery(
     limit: exp.Expr | None,
     offset: exp.Expr | None,
 ) -> tuple[Node, Sequence[Field]]:
-    """The first rows, as many as a sub-query tells, after as many as another (NULL: all); and what columns that adds."""
+    """The first rows, as many as a sub-query gives, after as many as another (NULL: all); and what columns that adds."""
     context = subqueries.context
     number = _call(context, "row_number")
     at = limit if limit is not None else offset

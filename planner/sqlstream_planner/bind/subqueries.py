@@ -39,7 +39,7 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
 
 
 def apart(predicate: exp.Expr) -> list[exp.Expr]:
-    """What a WHERE says of rows as they are, then what it asks sub-queries about those that are left; one of them if it does
+    """What a WHERE says of rows as they are, then its sub-queries about those that are left; one of them if it does
     only one.
     """
     terms = conjuncts(predicate)
@@ -313,7 +313,7 @@ def _quantified(side: exp.Expr) -> exp.Expr | None:
 
 
 def _parts(node: exp.Expr) -> tuple[SubqueryKind, tuple[exp.Expr, ...], str, exp.Expr]:
-    """What a sub-query is asked, its operands, the comparison, and the query."""
+    """The kind of a sub-query, its operands, the comparison, and the query."""
     match node:
         case exp.Exists():
             return SubqueryKind.EXISTS, (), "=", node.this
@@ -353,7 +353,7 @@ def _place(node: exp.Expr, written: exp.Expr) -> exp.Expr:
 def _with_results(scope: Scope, made: Sequence[BoundSubquery]) -> Scope:
     if not made:
         return scope
-    # No name of the user's begins so, and ids are told apart anyway.
+    # No name of the user's begins so, and ids are distinguished anyway.
     results = tuple(replace(s.result, name=s.result.id) for s in made)
     return replace(scope, relations=(*scope.relations, Relation(None, results, hidden=True, last=True)))
 

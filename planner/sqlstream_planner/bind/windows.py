@@ -285,7 +285,7 @@ def _time_column(
     context.fail(
         node,
         "SQL022",
-        f"`{name}` has no watermark, so {kind} can't tell when a window is complete",
+        f"`{name}` has no watermark, so {kind} can't decide when a window is complete",
         notes=(f"`{table}` has no column with a watermark",),
         help=f"add `WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND` to the CREATE TABLE of the source",
     )

@@ -55,7 +55,7 @@ def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
 
 
 def plain_time_cast(node: exp.Expr) -> exp.Expr:
-    """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are asked for, cut off, as Flink does.
+    """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are declared, cut off, as Flink does.
 
     DuckDB's TIMESTAMP(3) is another type, TIMESTAMP_MS, that its functions and our state do not share, and to which
     it rounds; its TIME has no precision. Raises TypeProblem for such a type inside another.

@@ -1,4 +1,4 @@
-"""What a connector says of itself, as plain data: all that the planner and the referee know of it.
+"""How a connector describes itself, as plain data: all that the planner and the referee know of it.
 
 The planner has no connector of its own. A descriptor lives with its connector, and `Connectors` is handed in.
 Nothing here, and nothing that a descriptor imports, may need Arrow, DuckDB or Spark.
@@ -135,7 +135,7 @@ class ConnectorDescriptor:
     `options` are those of every format; `formats` with an option `format` that chooses one. Where a row has several parts,
     `format_prefixes` are what stands before that option and before the format's own: `key.` of `key.format` and
     `key.csv.null-literal`. The first that is set, and is not `key.`, is the format of the row. `metadata` is what
-    METADATA columns can be; with `format_metadata` also what the format of the row tells, with this before its keys.
+    METADATA columns can be; with `format_metadata` also the metadata of the row's format, with this before its keys.
 
     As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its format, `dimension` whether a
     lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee

@@ -215,7 +215,7 @@ def _derived(spec: OperatorSpec, before: _Before, node: StateNode | None) -> Ite
 
 
 def _means_alike(old: Stored, new: Stored, never_null: frozenset[NeverNull]) -> bool:
-    """Whether two states keep the same rows by the same keys in the same way, whatever words that is said in."""
+    """Whether two states keep the same rows by the same keys in the same way, however that is written."""
     if old.spec.state.operator != new.spec.state.operator or old.operator != new.operator:
         return False
     if not _stands_alike(old.spec.state, new.spec.state):

@@ -85,7 +85,7 @@ def _joined(old: Stored, new: Stored) -> Iterator[Difference]:
 def _lost(old: Stored, new: Stored, attribute: str, where: str = "") -> Iterator[Difference]:
     """The columns of rows that the old state has not kept."""
     kept, needed = (_payload(state.attributes.get(attribute)) for state in (old, new))
-    keys = set(map(meaning_text, new.keys()))  # these are told as keys
+    keys = set(map(meaning_text, new.keys()))  # these are reported as keys
     lost = [name for name in needed if name not in kept and name not in keys]
     if lost:
         yield Difference(f"{where}{', '.join(lost)} {'was' if len(lost) == 1 else 'were'} not kept")

@@ -73,7 +73,7 @@ def _differences(planned: Planned) -> Iterator[tuple[Span, tuple[str, str]]]:
 
 
 def _of_expression(part: exp.Expr, types: Mapping[str, tuple[SqlType, bool]]) -> tuple[str, str] | None:
-    """What is said of a quotient or a cast, None if it means the same in Flink or its types are not known here."""
+    """The note on a quotient or a cast, None if it means the same in Flink or its types are not known here."""
     try:
         if isinstance(part, exp.Div):
             sides = [infer(side, types, aggregates=True).type for side in (part.this, part.expression)]

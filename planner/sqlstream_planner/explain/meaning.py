@@ -107,7 +107,7 @@ def _bare(meaning: Form | None) -> Form | None:
 
 
 def meaning_text(meaning: Form, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A form in a few words; `names` is what columns are called that only their place in a file tells, by their digest.
+    """A form in a few words; `names` is what columns are called that only their place in a file identifies, by their digest.
 
     >>> from sqlstream_planner.identity.form import form
     >>> price = form("column", form("source", "{}"), '{"name": "price", "type": "BIGINT"}')

@@ -39,5 +39,5 @@ def state_bounds(spec: OperatorSpec) -> str:
 
 def _explained(spec: OperatorSpec) -> Explained:
     if type(spec) not in EXPLAINED:
-        raise InternalError(f"nothing is said of a {type(spec).__name__}")
+        raise InternalError(f"no explanation of a {type(spec).__name__}")
     return EXPLAINED[type(spec)]

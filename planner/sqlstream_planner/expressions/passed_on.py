@@ -33,7 +33,7 @@ def passed_on(fields: Fields, expressions: Sequence[exp.Expr], below: Node) -> d
 def _distinguished(
     expression: exp.Expr, types: Mapping[str, tuple[SqlType, bool]]
 ) -> tuple[str | None, SqlType]:
-    """The column whose values an expression tells from each other, if there is one, and the expression's type."""
+    """The column whose values an expression keeps distinct, if there is one, and the expression's type."""
     bare = expression.unnest()
     if isinstance(bare, exp.Column) and bare.name in types:
         return bare.name, types[bare.name][0]

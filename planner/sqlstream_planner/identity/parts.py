@@ -98,7 +98,7 @@ def key_forms(
 ) -> list[Form]:
     """The forms of what is grouped by.
 
-    Of several grouping sets (`grouping` tells their rows apart), one may have a key that another has not: keys that
+    Of several grouping sets (`grouping` distinguishes their rows), one may have a key that another has not: keys that
     are equal are not one key then, and each after the first is numbered. A window's bounds are in every set.
     """
     met: dict[Form, int] = {}

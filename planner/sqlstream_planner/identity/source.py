@@ -2,7 +2,7 @@
 
 Every option counts unless the connector's descriptor says that it can't change the rows; so does everything that is
 declared of a column but its name's spelling where the data has no names. A new connector whose descriptor says
-nothing is told apart too often (state is given up that could have been kept) and never too seldom (wrong rows).
+nothing is distinguished too often (state is given up that could have been kept) and never too seldom (wrong rows).
 """
 
 from __future__ import annotations

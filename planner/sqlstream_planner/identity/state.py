@@ -3,7 +3,7 @@
 An identity is plain data, stored whole with every manifest and savepoint. It is derived from the relational algebra,
 never from how the plan runs. In its *core* are the rows that are kept and what they are kept by: two states with
 different cores have nothing in common. Apart from it are *attributes*, which are compared one by one (a limit, an
-order, the columns of a row, how rows are laid out), and what each stored *field* means, so that of an edit can be said:
+order, the columns of a row, how rows are laid out), and what each stored *field* means, so that of an edit is known:
 the same rows, the limit was 10 and is 3, and one field is new.
 """
 

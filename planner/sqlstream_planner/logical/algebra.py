@@ -258,7 +258,7 @@ class Apply(Node):
 
     @property
     def fields(self) -> Fields:
-        """The input's fields, of whose times nothing is said as behind a join, and the sub-query's value."""
+        """The input's fields, whose times are unknown as behind a join, and the sub-query's value."""
         return (*joined_fields(self.input.fields, (), JoinKind.SEMI), self.result)
 
 

@@ -30,7 +30,7 @@ class EpochKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EpochValue(Part):
-    """A column that the epoch gives; `call` tells random numbers apart that a row is given by several calls."""
+    """A column that the epoch gives; `call` distinguishes random numbers that a row is given by several calls."""
 
     field: Field
     kind: EpochKind

@@ -17,7 +17,7 @@ from sqlstream_planner.logical.parts import AggregateCall
 
 #: Ids of columns that together are unique.
 Key: TypeAlias = tuple[str, ...]
-#: What an analysis tells of other nodes: whether their rows are updating, their unique keys, constants, timed columns.
+#: The facts of an analysis about other nodes: whether their rows are updating, their unique keys, constants, timed columns.
 Updating: TypeAlias = Callable[[Node], bool]
 Keys: TypeAlias = Callable[[Node], Sequence[Key]]
 Constant: TypeAlias = Callable[[Node], frozenset[str]]
@@ -66,7 +66,7 @@ class StandIn:
 
 
 class StreamingOperator(Node, ABC):
-    """A node that keeps state, or reads what others keep; all that the planner asks of an operator is asked here.
+    """A node that keeps state, or reads what others keep; all that the planner needs of an operator is here.
 
     An operator that leaves something out can't be made. No analysis, printer or check asks which operator it is: only what
     is about that operator itself does (rules that make it or make another of it, the files of `physical/` that plan it, and

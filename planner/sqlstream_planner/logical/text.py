@@ -119,7 +119,7 @@ class _Printer:
 
 
 def describe(node: Node) -> str:
-    """One line about a node, without its inputs. Raises InternalError for a node that nobody told it of."""
+    """One line about a node, without its inputs. Raises InternalError for a node that it does not know."""
     match node:
         case StreamingOperator():
             return f"{node.title} {node.details}".rstrip()

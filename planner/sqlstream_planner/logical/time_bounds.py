@@ -1,4 +1,4 @@
-"""How far apart in time the two rows of a pair can be, and what that says of the times of what a join gives."""
+"""How far apart in time the two rows of a pair can be, and what follows for the times of a join's output."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def joined_fields(left: Fields, right: Fields, kind: JoinKind, bound: TimeBound 
     """The fields of both sides of a join, nullable where a row may have no partner; of SEMI and ANTI those of the left.
 
     With a bound the times that it is over stay event times, of rows that come later than they did; and where it says that
-    both rows are in one window, they stay so. Nothing is said of other times: a row comes when its partner does, however
+    both rows are in one window, they stay so. Nothing is known of other times: a row comes when its partner does, however
     long after its own time that is.
     """
     known = _times(left, right, bound) if bound is not None else {}

@@ -1,4 +1,4 @@
-"""Which columns follow the watermark: what fields tell, and what is left of it behind operators of all kinds."""
+"""Which columns follow the watermark: what fields record, and what is left of it behind operators of all kinds."""
 
 from __future__ import annotations
 

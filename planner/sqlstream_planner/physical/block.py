@@ -62,7 +62,7 @@ ANY_STAGE = ""
 class Block:
     """One SELECT without grouping: `FROM source WHERE …`, and what each column id is in terms of it.
 
-    `stage` says where the rows are (a stage's id, or anything else that the caller tells apart); `reads` are
+    `stage` says where the rows are (a stage's id, or anything else that the caller distinguishes); `reads` are
     the relations that `source` names. `multiplied`: a row there may be several rows of the block.
     """
 
@@ -134,7 +134,7 @@ def stateless(node: Node, inputs: Sequence[list[Block]], *, timeless: bool = Fal
 
 
 def with_rows(block: Block, row: exp.Expr) -> Block:
-    """The block with what dead letters tell of its rows: `row`, a row of its source as JSON, and its number there."""
+    """The block with what dead letters contain of its rows: `row`, a row of its source as JSON, and its number there."""
     return replace(with_numbers(block), columns={**with_numbers(block).columns, ROW_COLUMN: row})
 
 

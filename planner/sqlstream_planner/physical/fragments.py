@@ -13,7 +13,7 @@ from sqlstream_planner.physical.block import Block, stateless, weight
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
 from sqlstream_planner.physical.stages import Stages
 
-#: The blocks of a scan (with the source rows if asked for) or an operator; None of a stateless node.
+#: The blocks of a scan (with the source rows if needed) or an operator; None of a stateless node.
 Leaf = Callable[[Node, bool], list[Block] | None]
 
 

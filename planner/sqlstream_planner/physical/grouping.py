@@ -18,7 +18,7 @@ from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.time_keys import text_of, time_of
 from sqlstream_planner.sql.as_written import without_marks
 
-#: The key that tells the rows of several grouping sets apart, in the state.
+#: The key that distinguishes the rows of several grouping sets, in the state.
 GROUPING = "grouping_id"
 
 #: (SQL expression, output name)

@@ -52,7 +52,7 @@ class LateSessionRows:
         )
 
     def _found(self, block: Block) -> str:
-        """Each source row whose own session is closed, or that has no event time, with what dead letters tell of it."""
+        """Each source row whose own session is closed, or that has no event time, with the columns of its dead letter."""
         if ROW_COLUMN not in block.columns:
             raise InternalError("a late row can't be traced to its source row")
         time = sql(block.columns[self.node.time_column])
@@ -82,6 +82,6 @@ def rows_of_session(
 
 
 def table_of(rows: Sequence[Block], node: SessionWindows | SessionAggregate) -> str:
-    """The table that late rows are said to be of."""
+    """The table that late rows are reported for."""
     sources = node.time.sources
     return next((r for r in rows[0].reads if r in sources), ", ".join(sources))

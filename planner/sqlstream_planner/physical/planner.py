@@ -104,7 +104,7 @@ class Planner:
         return self._fragments.blocks(node, rows=rows, timeless=timeless)
 
     def result(self, node: Node) -> Block:
-        """Where an operator's result is; its stage is made when it is first asked for."""
+        """Where an operator's result is; its stage is made when it is first needed."""
         if id(node) not in self._results:
             self.note(node, self._operators[type(node)](self, node))
         return self._results[id(node)][1]
@@ -158,7 +158,7 @@ class Planner:
         """The rows of an operator's input whose window is closed; `end` is its column with the window's end."""
         if end.window is None or not time.direct:
             return None
-        # The column with a row's own event time tells how late it is.
+        # The column with a row's own event time gives how late it is.
         event_time = next((f.id for f in input_.fields if f.time is not None and f.window is None), None)
         return LateRows(
             operator=name,
@@ -207,7 +207,7 @@ Operators: TypeAlias = Mapping[type[Node], Callable[[Planner, Node], Block]]
 
 
 def _with_row(block: Block, node: Node) -> Block:
-    """What an operator gives, whole: it stands for the source's row where that can't be told any more."""
+    """What an operator gives, whole: it stands for the source's row where that is not known any more."""
     row = _as_json({f.name: sql(block.columns[f.id]) for f in node.fields})
     return with_rows(block, row)
 

@@ -91,7 +91,7 @@ class Stages:
         return f"{prefix}_{self._names[prefix]}"
 
     def reading(self, source: str) -> str:
-        """The id of the stage that reads a source; it is made when it is first asked for."""
+        """The id of the stage that reads a source; it is made when it is first needed."""
         stage = f"scan:{source}"
         if stage not in self._drafts:
             self._drafts[stage] = Draft(stage, 0, inputs=[SourceInput(source, source)])

@@ -32,7 +32,7 @@ class States:
         return tuple(self._schemas.values())
 
     def add(self, state: StateSchema, ttls: str) -> StateSchema:
-        """Add a state, under an id that no other has; `ttls` tells times to live apart, '' where nothing forgets.
+        """Add a state, under an id that no other has; `ttls` distinguishes times to live, '' where nothing forgets.
 
         Two operators whose states mean the same were written in two ways: which of them gets which number behind the
         id makes no difference, since both keep the same.

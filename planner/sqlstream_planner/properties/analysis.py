@@ -24,7 +24,7 @@ _FoundT = TypeVar("_FoundT")
 
 
 class Analysis(ABC, Generic[_FoundT]):
-    """Tells something of each node, from what it tells of the node's inputs.
+    """Derives a fact of each node from those of the node's inputs.
 
     Nodes are known by identity and kept, so that no other can take a known one's place. Inputs are
     computed first, without recursion: a plan may be deeper than Python's stack.
@@ -70,5 +70,5 @@ def is_stateless(node: Node) -> bool:
 
 
 def unknown(node: Node, what: str) -> InternalError:
-    """Of a node that an analysis was not told of, and that says nothing itself."""
+    """Of a node that an analysis does not know, and that does not answer itself."""
     return InternalError(f"nobody said of a {type(node).__name__} {what}")

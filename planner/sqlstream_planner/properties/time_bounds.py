@@ -33,9 +33,9 @@ _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 def time_bound(
     left: Node, right: Node, condition: exp.Expr | None, timed: Callable[[Node], frozenset[str] | None]
 ) -> TimeBound | None:
-    """What a join's condition says of how far apart in time the rows of a pair are; None if that is not bounded.
+    """How far apart in time the rows of a pair are, by a join's condition; None if that is not bounded.
 
-    `timed` tells the columns that follow the watermark (`TimedColumns`): an updating side is not bounded.
+    `timed` gives the columns that follow the watermark (`TimedColumns`): an updating side is not bounded.
     """
     sides = [_Side.of(node, timed(node)) for node in (left, right)]
     if condition is None or not all(side.fields for side in sides):
@@ -129,7 +129,7 @@ class _Linear:
 
 
 def _ranges(term: exp.Expr, left: _Side, right: _Side) -> Iterable[tuple[str, str, _Range]]:
-    """What a condition says of differences of the left's and the right's times."""
+    """The bounds of a condition on differences of the left's and the right's times."""
     for operator, a, b in _compared(term):
         one, other = (_linear(e, {**left.fields, **right.fields}) for e in (a, b))
         if one is None or other is None:

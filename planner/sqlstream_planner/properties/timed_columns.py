@@ -35,7 +35,7 @@ from sqlstream_planner.properties.analysis import Analysis, unknown
 
 class TimedColumns(Analysis[frozenset[str] | None]):
     """The ids of the columns of a node that follow the watermark: a row to come has no value that it has passed, but for the
-    delay that the column's field tells. None where rows are updating, or where that is not known.
+    delay that the column's field has. None where rows are updating, or where that is not known.
 
     Of relational algebra, and of a streaming plan.
     """

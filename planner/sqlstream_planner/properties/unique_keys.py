@@ -122,7 +122,7 @@ def _follows_from(bound: WindowColumn, ends: set[WindowSpec]) -> bool:
 
 
 def _stand_ins(node: Project) -> list[tuple[str, str]]:
-    """Columns of the input with a window's end, and of the output what tells windows apart as well: start or time."""
+    """Columns of the input with a window's end, and of the output what distinguishes windows as well: start or time."""
     bounds = {f.id: f.window for f in node.input.fields if f.window is not None}
     ends = {
         f.window.window: f.id for f in node.input.fields if f.window is not None and f.window.role == "end"

@@ -96,7 +96,7 @@ _OF_DBT = {
 
 
 class _RefusedError(Exception):
-    """A template asked for something that it may not have or that does not exist."""
+    """A template reads something that it may not have or that does not exist."""
 
     def __init__(self, code: str, message: str, *, help: str | None = None, word: str | None = None) -> None:
         super().__init__(message)

@@ -32,7 +32,7 @@ def keys_of_pairs(
     sides = [_compared(key.left) for key in compared], [_compared(key.right) for key in compared]
     by_left, by_right = ({e.name for e in side if isinstance(e, exp.Column)} for side in sides)
     found: list[Key] = []
-    # A preserved side has rows that stand beside NULLs: the other side's columns don't tell them apart.
+    # A preserved side has rows that stand beside NULLs: the other side's columns don't distinguish them.
     if kind in (JoinKind.INNER, JoinKind.LEFT) and any(set(key) <= by_right for key in theirs):
         found += mine
     if kind in (JoinKind.INNER, JoinKind.RIGHT) and any(set(key) <= by_left for key in mine):

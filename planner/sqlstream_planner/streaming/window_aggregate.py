@@ -34,8 +34,8 @@ class WindowAggregate(StreamingOperator, UnaryNode):
     `slice_column` is the time column that slices are cut from when `window.shared_slices`; otherwise the
     column that holds the window's end. `sets` are the grouping sets as positions in `keys` (one set of all
     keys if the query has none), `grouping` the field of the grouping id where there are several.
-    `time_column` orders FIRST_VALUE and LAST_VALUE. `start` is None where the end does not tell it (sessions): it is one
-    of the keys then, or nobody's.
+    `time_column` orders FIRST_VALUE and LAST_VALUE. `start` is None where the end does not determine it (sessions): it
+    is one of the keys then, or nobody's.
     """
 
     window: WindowSpec

@@ -52,7 +52,7 @@ def call_sql(call: WindowCall, order: str) -> str:
 
 
 def _order_inside(call: WindowCall, order: str) -> str:
-    """The ORDER BY inside a call: its own, and what tells apart the rows that it leaves equal, where that shows."""
+    """The ORDER BY inside a call: its own, and what distinguishes the rows that it leaves equal, where that shows."""
     own = [term.sql for term in call.order_by]
     if not own and not in_frame_order(call):
         return ""
@@ -63,7 +63,7 @@ def _order_inside(call: WindowCall, order: str) -> str:
     ):  # FILL takes equal ones in the order of its window
         own += [order] if order else []
     elif not own and order and not (call.name in VALUE_FUNCTIONS and goes_by_row(call)):
-        own = [order]  # values that stand in the order of rows DuckDB needs not be told
+        own = [order]  # values that stand in the order of rows need no ORDER BY
     return f"ORDER BY {', '.join(own)}" if own else ""
 
 

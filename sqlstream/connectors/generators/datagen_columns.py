@@ -114,7 +114,7 @@ def floats(key: int, null_rate: float, type_: pa.DataType, low: float, high: flo
 def texts(
     key: int, null_rate: float, type_: pa.DataType, length: int, varies: bool, quote: bool = False
 ) -> Column:
-    """Hexadecimal strings (or bytes) of `length` characters, or 1 to `length`; in JSON's quotes if `quoted`."""
+    """Hexadecimal strings (or bytes) of `length` characters, or 1 to `length`; in JSON's quotes if `quote`."""
     as_text = pa.types.is_string(type_)
 
     def make(rows: Rows, present: Bool | None) -> pa.Array:

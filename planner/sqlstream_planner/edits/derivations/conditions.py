@@ -22,7 +22,7 @@ _DIGITS = 6
 def narrowing(
     old: frozenset[Form], new: frozenset[Form], below: Node, rewriter: Rewriter
 ) -> tuple[str, ...] | None:
-    """DuckDB conditions that leave of the old rows those that are new ones too: () if all are, None if it can't be said.
+    """DuckDB conditions that leave of the old rows those that are new ones too: () if all are, None if there are none.
 
     `below` is the new relation with its conditions; `rewriter` says what is stored of a row.
     """

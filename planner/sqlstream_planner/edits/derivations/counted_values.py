@@ -1,4 +1,4 @@
-"""The distinct values of groups, from what older states say of them: from distinct values of the same column, also with a
+"""The distinct values of groups, from older states: from distinct values of the same column, also with a
 FILTER that only reads the value and the keys, and from groups that have the value among their keys.
 """
 

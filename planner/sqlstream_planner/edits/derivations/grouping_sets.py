@@ -1,7 +1,7 @@
 """Groups of several grouping sets from groups of others, or of none: each new set from the smallest old one that has its
 keys.
 
-Every old set is a GROUP BY of all rows, so that any one of them suffices. `grouping_id` tells their groups apart: its bits
+Every old set is a GROUP BY of all rows, so that any one of them suffices. `grouping_id` distinguishes their groups: its bits
 say, in the order in which the query lists the keys, which of them a set does not have.
 """
 

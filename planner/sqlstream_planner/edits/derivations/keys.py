@@ -101,7 +101,7 @@ def mapped_keys(old: Stored, was: Grouped, wanted: Wanted, now: Grouped) -> KeyM
 def narrowed(
     old: Stored, was: Grouped, wanted: Wanted, now: Grouped, stored: Mapping[Form, StateField]
 ) -> tuple[str, ...] | None:
-    """The conditions that leave the new groups' rows of groups by the keys `stored`; None if it can't be said."""
+    """The conditions that leave the new groups' rows of groups by the keys `stored`; None if there are none."""
     below: Node = wanted.node.node.meaning.inputs[0]  # type: ignore[attr-defined]
     return narrowing(was.conditions, now.conditions, below, _rewriter(old, wanted, stored))
 

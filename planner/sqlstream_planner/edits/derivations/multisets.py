@@ -1,4 +1,4 @@
-"""The multiset of values that an aggregate needs, from one of another name: said in other words, or with other NULLs.
+"""The multiset of values that an aggregate needs, from one of another name: written in another way, or with other NULLs.
 
 A multiset is named by a digest of its values and of the FILTER of its rows. Which FILTER an old one has is not written
 anywhere else, so it is known where the name is that of one which the new query says.
@@ -48,7 +48,7 @@ class HeldValues:
         return _name(self.value, self.field, self.where, nulls=nulls)
 
     def in_other_words(self, old: Stored, new: Stored, never_null: Collection[Form]) -> StateTable | None:
-        """The old multiset without NULLs that has the same values of the same rows, said otherwise."""
+        """The old multiset without NULLs that has the same values of the same rows, written in another way."""
         if self.has_nulls:
             return None
         spelling = spelling_of(new, never_null)

@@ -16,7 +16,7 @@ from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import Filter, Node, Project, Unnest, WindowFunction, column, sql
 from sqlstream_planner.sql.as_written import as_written, without_marks
 
-#: Types of which values that are equal are the same. 0.0 and -0.0 are not, nor a month and 30 days: a function may tell
+#: Types of which values that are equal are the same. 0.0 and -0.0 are not, nor a month and 30 days: a function may show
 #: them apart, and a state has one of them for both.
 _EQUAL_MEANS_SAME = frozenset(
     {
@@ -82,7 +82,7 @@ class Rewriter:
         known = self.stored.get(self.meanings.expression(part, node))
         if known is not None and _is_usable(known.type):
             return column(known.name)
-        if as_written(part) is not None:  # what DuckDB runs is asked for, and no mark is left
+        if as_written(part) is not None:  # what DuckDB runs is needed, and no mark is left
             inside = self._rewritten(part.this, node)
             return None if inside is None else exp.paren(inside, copy=False)
         cut = self._cut(part, node)

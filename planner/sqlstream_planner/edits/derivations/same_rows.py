@@ -1,4 +1,4 @@
-"""States of the same rows by the same keys, whose fields are only said in other words: each field where it belongs now.
+"""States of the same rows by the same keys, whose fields are only written in another way: each field where it belongs now.
 
 A plain GROUP BY and the one set of GROUPING SETS ((k)) keep the same, but for a column that is the same for all groups.
 """
@@ -55,7 +55,7 @@ def _table(old: Stored, new: Stored, table: StateTable) -> DerivedTable | None:
 
 
 def _without_grouping(state: Stored, fields: Sequence[StateField]) -> list[StateField]:
-    """The fields without the column that tells grouping sets apart, where there is only one."""
+    """The fields without the column that distinguishes grouping sets, where there is only one."""
     groups = grouped(state.rows)
     single = groups is not None and len(groups.sets) == 1 and bool(groups.sets[0].args)
     return [f for f in fields if not (single and _is_grouping(state, f))]

@@ -13,7 +13,7 @@ import math
 
 from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
 
-#: So many slices of a period are looked at; of windows with more, nothing is said.
+#: So many slices of a period are looked at; windows with more are not compared.
 _MOST = 100_000
 
 

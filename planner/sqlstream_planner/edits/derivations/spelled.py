@@ -10,7 +10,7 @@ from sqlstream_planner.edits.derivations.stored import Stored, filtered, grouped
 from sqlstream_planner.identity.canonical import Canonical, CanonicalMeanings, null_rejecting
 from sqlstream_planner.identity.form import Form
 
-#: States that are aggregated. Those of rows may tell which came first.
+#: States that are aggregated. Those of rows may know which came first.
 _IN_ANY_ORDER = frozenset({"groups", "distinct values"})
 
 

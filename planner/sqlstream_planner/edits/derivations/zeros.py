@@ -1,4 +1,4 @@
-"""Which expressions don't tell 0.0 from -0.0: a key is stored as 0.0, whichever of the two the rows had."""
+"""Which expressions don't distinguish 0.0 from -0.0: a key is stored as 0.0, whichever of the two the rows had."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def zeros_of(expression: exp.Expr, floats: frozenset[str]) -> Zeros:
 
 
 def _case(expression: exp.Case, floats: frozenset[str]) -> Zeros:
-    """Its conditions must not tell the two apart; it gives one of its results."""
+    """Its conditions must not distinguish the two; it gives one of its results."""
     branches = expression.args["ifs"]
     results = [branch.args["true"] for branch in branches]
     results += [expression.args["default"]] if expression.args.get("default") is not None else []

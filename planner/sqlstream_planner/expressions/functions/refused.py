@@ -24,7 +24,7 @@ class RefusedFunctions:
 
 REFUSED = (
     RefusedFunctions(
-        "it tells of the database, the session or the machine that a task happens to run on",
+        "its value depends on the database, the session or the machine that a task happens to run on",
         frozenset(
             names_in(
                 """
@@ -101,7 +101,7 @@ def why_refused(name: str) -> str | None:
     """Why a function, by its name in lower case, is refused on purpose; None if it isn't.
 
     >>> why_refused("getenv")
-    'it tells of the database, the session or the machine that a task happens to run on'
+    'its value depends on the database, the session or the machine that a task happens to run on'
     """
     if name in _LIKE_TYPEOF:
         return None

@@ -1,4 +1,4 @@
-"""The type and nullability of a scalar expression, as DuckDB gives them, which is asked (`oracle`).
+"""The type and nullability of a scalar expression, as DuckDB gives them (`oracle`).
 
 `infer` raises `TypeProblem` (or hands it to a callback and goes on with UNKNOWN). Where DuckDB binds an
 expression that can only fail at a row (`CAST(1 AS DATE)`, `date = 1`, `text = number`), we refuse it: a

@@ -37,7 +37,7 @@ def lambda_call(
 def _check_bodies(
     inference: Inference, function: Function, typed: Sequence[TypedExpr], arguments: Sequence[exp.Expr]
 ) -> None:
-    """Raise TypeProblem at its place for what is wrong inside a lambda, before the call is asked for as a whole."""
+    """Raise TypeProblem at its place for what is wrong inside a lambda, before the call is resolved as a whole."""
     element = element_of(typed[0].type)
     kinds = [element, BIGINT]
     if function.name.endswith("reduce"):

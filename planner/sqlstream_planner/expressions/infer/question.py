@@ -31,7 +31,7 @@ def ask(
     texts: bool = True,
     names: Sequence[str | None] = (),
 ) -> SqlType | Refused:
-    """The type of a call as DuckDB says; UNKNOWN if it can't be asked, as an argument's type is not known.
+    """The type of a call as DuckDB says; UNKNOWN if an argument's type is not known.
 
     Without `texts` they are columns, whatever they say. `names` are those of arguments that have one.
     """
@@ -54,7 +54,7 @@ def ask(
 class _Question:
     """Collects the columns that the arguments of one call become.
 
-    To operators it means nothing which of several values of one type a constant is, so one question is asked for all.
+    To operators it means nothing which of several values of one type a constant is, so one question serves all.
     """
 
     def __init__(self, inference: Inference, texts: bool, *, is_operator: bool) -> None:
@@ -65,7 +65,7 @@ class _Question:
         self._is_operator = is_operator
 
     def argument(self, typed: TypedExpr, node: exp.Expr) -> str | None:
-        """The SQL of an argument, None if there is nothing to say of it."""
+        """The SQL of an argument, None if it has none."""
         plain = node.unnest()
         if typed.type.kind is Kind.VARCHAR and not self._texts:
             return self._column(typed.type)

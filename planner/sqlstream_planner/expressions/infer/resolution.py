@@ -1,4 +1,4 @@
-"""What a call gives, as the type oracle says; which type values have in common; and what to say of a refusal."""
+"""What a call gives, as the type oracle says; which type values have in common; and the problem for a refusal."""
 
 from __future__ import annotations
 

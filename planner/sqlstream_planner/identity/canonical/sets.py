@@ -29,11 +29,11 @@ Orders = Mapping[int, tuple[int, ...]]
 
 
 def branch_orders(roots: Iterable[Form], spelled: Callable[[Form], Form]) -> Orders:
-    """In which order the branches of a UNION ALL or INTERSECT are put; nothing where that can't be told.
+    """In which order the branches of a UNION ALL or INTERSECT are put; nothing where that is not known.
 
     A column says what it is in each branch, and not of which set operation: so only one may be there. Nor where something
     depends on the order in which rows came. Whatever the order, it is that of the rows and of all columns, so that it
-    changes nothing of what they mean together: equal branches are told apart by their columns, first by those that decide
+    changes nothing of what they mean together: equal branches are distinguished by their columns, first by those that decide
     which rows there are, as they are in states that keep other values too.
     """
     forms = list(walk(*roots))

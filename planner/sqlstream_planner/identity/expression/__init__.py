@@ -2,7 +2,7 @@
 
 A form holds names of our function catalogue, the operators below and types as `SqlType` writes them, and nothing
 of how expressions are parsed or how functions are translated for DuckDB. The rule is that *different is safe*:
-two expressions get one form only where it is said here that they are one. What has no operator here is the
+two expressions get one form only where a rule here makes them one. What has no operator here is the
 text that DuckDB would run, with what it is applied to taken out.
 """
 

@@ -111,7 +111,7 @@ def _at_time_zone(reader: Reader, node: exp.Expr) -> Form | None:
 
 
 def _type_form(type_: exp.Expr) -> Form | None:
-    """The type as `SqlType` writes it, with digits of seconds where fewer than six are asked for, and sizes of arrays."""
+    """The type as `SqlType` writes it, with digits of seconds where fewer than six are declared, and sizes of arrays."""
     try:
         known = sql_type_of(type_)
     except TypeProblem:

@@ -135,7 +135,7 @@ class _Rows:
 
     @property
     def _tick(self) -> WindowSpec:
-        """The least window that a time may be in: within it the watermark tells no rows apart."""
+        """The least window that a time may be in: within it the watermark distinguishes no rows."""
         return WindowSpec(WindowKind.TUMBLE, self.time.tick_us, self.time.tick_us)
 
     @property

@@ -17,7 +17,7 @@ from sqlstream_planner.streaming import SessionAggregate, SessionWindows
 
 @dataclass(frozen=True, slots=True)
 class SessionInput:
-    """The rows of an operator of sessions: `blocks` with `columns`, and what decides which `late` ones it is asked about.
+    """The rows of an operator of sessions: `blocks` with `columns`, and what decides which `late` ones it looks at.
 
     `tick_us`: a session with end E is closed at watermark W if E - tick <= W.
     """
@@ -45,7 +45,7 @@ class SessionInput:
 
     @property
     def table(self) -> str:
-        """The table that late rows are said to be of, '' where none is late."""
+        """The table that late rows are reported for, '' where none is late."""
         return table_of(next(iter(self.late.rows.values())), self.node) if self.late is not None else ""
 
     def run(self, planner: Planner, spec: SessionWindowsSpec | SessionAggregateSpec) -> Block:

@@ -25,7 +25,7 @@ GROWS = (
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """How people are told of a spec: the `lines` of its step, and what `bounds` a state that never forgets, or that nothing
+    """How a spec is shown to people: the `lines` of its step, and what `bounds` a state that never forgets, or that nothing
     does. `title` is the operator in two or three words; None: its kind.
     """
 

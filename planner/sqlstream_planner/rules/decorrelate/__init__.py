@@ -1,1 +1,1 @@
-"""Sub-queries in expressions to joins (Neumann and Kemper, BTW 2015): what an Apply says of one row, said of all at once."""
+"""Sub-queries in expressions to joins (Neumann and Kemper, BTW 2015): an Apply of one row, for all rows at once."""

@@ -82,7 +82,7 @@ def lateral(node: LateralJoin, types: Types) -> Node:
     Over no rows an aggregate without GROUP BY has a row all the same: outer rows without a partner get its values.
     """
     name = Field(node.name, node.name, BOOLEAN)
-    # What the query is asked makes no difference to how it is taken apart.
+    # The kind of the sub-query makes no difference to how it is taken apart.
     apply = Apply(
         node.input, node.query, SubqueryKind.EXISTS, name, node.outer, ttl_us=node.ttl_us, at=node.at
     )

@@ -36,7 +36,7 @@ _RankedT = TypeVar("_RankedT", OverWindow, OrderLimit)
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The rows of a query for all distinct values of what it reads; `columns` have these, by what was asked for."""
+    """The rows of a query for all distinct values of what it reads; `columns` have these, by the outer columns."""
 
     node: Node
     columns: Mapping[str, str]
@@ -49,7 +49,7 @@ class Pushed:
 class PushDown:
     """Gives a sub-query its rows for all distinct values of what it reads of the outer rows.
 
-    `more` are expressions over these rows whose values are told apart as well, by names that are to be found in the
+    `more` are expressions over these rows whose values are distinguished as well, by names that are to be found in the
     columns. The distinct values are joined with what does not read them, at the lowest place, and go up from there: into
     the keys of groups, partitions, branches. An aggregate that gives a row over no rows gives one for each value.
     """
@@ -60,7 +60,7 @@ class PushDown:
             (name, f, column(f.id)) for name, f in subquery.outer.items()
         ]
         wanted += [(f.id, f, e) for f, e in more]
-        #: By what was asked for: what is called so around, with its type.
+        #: By the outer columns: what is called so in the outer query, with its type.
         self.fields = {name: f for name, f, _ in wanted}
         #: By the same, its value for a row around.
         self.values = {name: e for name, _, e in wanted}

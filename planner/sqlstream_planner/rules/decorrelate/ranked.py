@@ -20,7 +20,7 @@ from sqlstream_planner.rules.decorrelate.subquery import Subquery
 
 
 def by_more(node: OverWindow, more: Sequence[str]) -> OverWindow:
-    """The node whose partitions are told apart by more columns, which are read behind it."""
+    """The node whose partitions are distinguished by more columns, which are read behind it."""
     added = [ColumnId(id_) for id_ in more if id_ not in node.partition]
     ties = node.ties
     if ties is not None:

@@ -123,7 +123,7 @@ def same(left: exp.Expr, right: exp.Expr, *, nullable: bool) -> exp.Expr:
 
 
 def timeless(fields: Fields) -> Fields:
-    """Fields of which nothing is said of their times, as behind a join."""
+    """Fields whose times are unknown, as behind a join."""
     return tuple(replace(f, time=None, window=None) for f in fields)
 
 

@@ -21,7 +21,7 @@ WORTH = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What is joined: `is_unique` tells whether it has one row at most for one value of all `columns`.
+    """What is joined: `is_unique` says whether it has one row at most for one value of all `columns`.
 
     `share` is the part of its rows that its own conditions leave. `has_one`: it has one row, whatever it is made of.
     """

@@ -1,4 +1,4 @@
-"""OVER (ORDER BY a)  ->  the same, where rows with one `a` are told apart by the columns that are read."""
+"""OVER (ORDER BY a)  ->  the same, where rows with one `a` are distinguished by the columns that are read."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
             dotted |= {f"{f.name}{p}" for p in inner}
     physical = tuple(c.name for c in source.physical if c.name in used)
     if not physical and not any(m.name in used for m in source.metadata):
-        # COUNT(*) alone: any one column tells how many rows there are, the narrowest is the cheapest.
+        # COUNT(*) alone: any one column gives how many rows there are, the narrowest is the cheapest.
         narrow = min(
             source.physical,
             key=lambda c: c.type.kind in NESTED or c.type.kind in (Kind.VARCHAR, Kind.BLOB),

@@ -147,7 +147,7 @@ def _plain(
 
 
 def _follows(bound: WindowColumn) -> bool:
-    """Whether a window's end tells this bound of it."""
+    """Whether a window's end determines this bound of it."""
     return bound.role != "start" or bound.window.kind is not WindowKind.SESSION
 
 

@@ -46,7 +46,7 @@ def _resolved(root: Sink, streaming: Streaming) -> Sink:
                 able = root.connectors.sinks(lambda c: c.sink.checks_keys)
                 _refuse(
                     root,
-                    f"ON CONFLICT DO ERROR, but {sink.connector} can't tell whether a key is taken",
+                    f"ON CONFLICT DO ERROR, but {sink.connector} does not know whether a key is taken",
                     f"write to a table with connector {either(able)}, or choose DO DEDUPLICATE",
                 )
             return replace(root, sink=replace(sink, on_conflict="error"))

@@ -40,7 +40,7 @@ def over(node: Node, streaming: Streaming) -> Node | None:
             not_run_yet(
                 call.at,
                 f"ROWS with EXCLUDE TIES or EXCLUDE GROUP in {name} OVER",
-                "which of equal rows a frame of ROWS ends at is not said: write GROUPS or RANGE",
+                "a frame of ROWS does not say at which of equal rows it ends: write GROUPS or RANGE",
             )
     read = {*node.references(), *(id_ for e in node.expressions() for id_ in columns_of(e))}
     ties = node.ties or ()

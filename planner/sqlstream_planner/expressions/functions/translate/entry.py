@@ -1,4 +1,4 @@
-"""One translated call: what it is named, what it takes, what it becomes in DuckDB, and where that is said."""
+"""One translated call: what it is named, what it takes, what it becomes in DuckDB, and where that is documented."""
 
 from __future__ import annotations
 
