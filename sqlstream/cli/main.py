@@ -156,7 +156,7 @@ def _output_failed(error: OutputError) -> int:
         notes=(
             "nothing of the state is lost, but rows that a `print` sink could not write are not shown again",
         ),
-        help="mend that and run again; a run goes on where it stopped",
+        help="fix it and run again; the run goes on where it stopped",
     )
     with suppress(OutputError):
         show([diagnostic])
@@ -196,7 +196,7 @@ def _known(error: Exception) -> Diagnostic | None:
     if isinstance(error, FileNotFoundError) and not _has_folder():
         return Diagnostic(
             "PRJ001",
-            "the folder that this runs in does not exist any more",
+            "the working directory does not exist any more",
             help="change to a folder that exists",
         )
     if isinstance(error, DataError):
@@ -206,7 +206,7 @@ def _known(error: Exception) -> Diagnostic | None:
     if isinstance(error, MemoryError):
         return Diagnostic(
             "ENV007",
-            "there is not enough memory, or address space (`ulimit -v`), for what this process does",
+            "the process has not enough memory or address space (`ulimit -v`)",
             help="give it more, and run again; a run goes on where it stopped",
         )
     if isinstance(error, StorePlaceError):

@@ -248,7 +248,7 @@ def _table(relation: Relation) -> StateTable:
 
 
 def _keys(relation: Relation, values: Values) -> pa.Table | None:
-    """The keys that rows with these values can have, a column a field of the state's key; None: any, or too many."""
+    """The keys that rows with these values can have, one column per field of the state's key; None: any, or too many."""
     fields = _table(relation).key
     if not fields or not all(relation.key.get(f.name) in values for f in fields):
         return None

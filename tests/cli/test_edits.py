@@ -54,7 +54,7 @@ def test_another_answer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(written, text) == 0  # today, long after that
     assert run(written, text.replace("COUNT(*) FROM", "MAX(v) FROM")) == 4
     told = capsys.readouterr().err
-    assert "error[STA014]: the table `counts` holds the result of another query" in told
+    assert "error[STA014]: the table `counts` has the result of another query" in told
     assert f"--> {written}:5:20" in told
     assert "5 | INSERT INTO counts SELECT k, MAX(v) FROM t GROUP BY k;" in told
     assert "= note: its column `n` was count(rows) and is max(v)" in told
@@ -81,7 +81,7 @@ def test_another_place_needs_a_word(written: Path, capsys: pytest.CaptureFixture
     place = "'path' = 'out', 'format' = 'json'"
     assert run(written, TEXT.replace(place, "'path' = 'out2', 'format' = 'csv'")) == 3
     told = capsys.readouterr().err
-    assert "error[STA013]: the table `copies` is written in another place than before" in told
+    assert "error[STA013]: the table `copies` is written to another target than before" in told
     assert f"--> {written}:4:14" in told
     assert "--rewrite copies" in told
     assert "--accept fresh:copies" in told
@@ -112,9 +112,9 @@ def test_another_source_is_refused(written: Path, capsys: pytest.CaptureFixture[
 def test_rows_from_now_on_are_told_of(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(written, TEXT.replace("SELECT k, v FROM t", "SELECT k, v + 1 FROM t WHERE v > 3")) == 0
     told = capsys.readouterr().err
-    assert "warning[STA016]: the table `copies` is given the rows of another query from now on" in told
+    assert "warning[STA016]: the table `copies` gets the rows of another query from now on" in told
     assert f"--> {written}:6:20" in told
-    assert "what it was given before stays as it is" in told
+    assert "rows that it has stay as they are" in told
     assert "nothing new" in told
 
 

@@ -200,7 +200,7 @@ def test_rows_that_stay_as_they_were_given_are_told_of(file: Path, told: Told) -
     shown = told(edited(file, ("SELECT k, v FROM", "SELECT k, v + 1 FROM")))
     assert "  copies (filesystem)             the new query from the next row on  p.sql:12:20\n" in shown
     assert shown.endswith(
-        "3 fields kept. `copies` has the new query from the next row on; what it was given before stays as it is.\n"
+        "3 fields kept. `copies` has the new query from the next row on; rows that it has stay as they are.\n"
     )
     assert "warning[STA016]" in told.err
 
@@ -505,7 +505,7 @@ def test_another_watermark_is_told_of(
 ) -> None:
     file = ran(tmp_path, WINDOWS)
     shown = told(edited(file, change))
-    note = "the watermark of t is computed in another way: it never goes back, windows that were given stay\n"
+    note = "the watermark of t is computed in another way: it never goes back, emitted windows stay\n"
     assert (note in shown) == told_of
     assert ("Nothing changes" in shown) != told_of
 

@@ -841,7 +841,7 @@ class TableSinkContract:
         job = self.job(backend, key=["k"])
         job.epoch(come((1, "a")))
         with pytest.raises(
-            DataError, match="the row with k = 1 comes, but the table has a row with this key"
+            DataError, match="the row with k = 1 is inserted, but the table has a row with this key"
         ):
             job.prepare(come((1, "b")))
 
@@ -856,7 +856,7 @@ class TableSinkContract:
     def test_a_row_that_is_not_there_so_often(self, backend: Backend, delta: Delta) -> None:
         job = self.job(backend)
         job.epoch(come((1, "a"), (1, None)))
-        with pytest.raises(DataError, match=r"goes, but the table does not have it so often.*PRIMARY KEY"):
+        with pytest.raises(DataError, match=r"is deleted, but the table has fewer copies of it.*PRIMARY KEY"):
             job.prepare(delta)
         job.start().abort_uncommitted(1)
         assert Counter(job.rows()) == Counter([(1, "a"), (1, None)])

@@ -333,7 +333,7 @@ def test_a_file_that_was_left_behind(tmp_path: Path) -> None:
         world.run(plan=TableWorld.program_to(backend, {"path": "another.duckdb"}))
     [told] = caught.value.diagnostics
     assert (caught.value.exit_code, told.code) == (3, "STA013")
-    assert "in the former place, and stay there" in told.notes[0]
+    assert "stay in the former target" in told.notes[0]
     assert not (tmp_path / "another.duckdb").exists()
 
 

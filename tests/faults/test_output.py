@@ -129,4 +129,4 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     clean(in_shell(tmp_path, gone + f"sqlstream run {tmp_path}/p.sql"), 0)
     for line in ("check p.sql", "init x", f"run {tmp_path}/p.sql --state-dir x"):
         said = clean(in_shell(tmp_path, gone + "sqlstream " + line), 2)
-        assert "error[PRJ001]: the folder that this runs in does not exist any more" in said
+        assert "error[PRJ001]: the working directory does not exist any more" in said

@@ -1,4 +1,4 @@
-"""ORDER BY inside aggregates, with directions of several kinds: in windows that are given once as DuckDB has it."""
+"""ORDER BY inside aggregates, with directions of several kinds: in windows that are emitted once as DuckDB has it."""
 
 from __future__ import annotations
 

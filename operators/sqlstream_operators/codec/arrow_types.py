@@ -100,7 +100,7 @@ def from_arrow(type_: pa.DataType) -> SqlType:
 
 @lru_cache(4096)
 def carried(type_: SqlType) -> SqlType:
-    """The type as which DuckDB has to hand a column to Arrow: what Arrow would lose of the values becomes text.
+    """The type as which DuckDB must hand a column to Arrow: what Arrow would lose of the values becomes text.
 
     >>> print(carried(array(SqlType(Kind.TIMETZ))), carried(SqlType(Kind.ENUM, labels=("a",))))
     VARCHAR[] ENUM('a')

@@ -203,7 +203,7 @@ class Cache:
             raise StateCorruptionError(snapshot[0].name, f"the snapshot can't be opened: {error}") from error
         if rocks.marker() != base_chain:
             raise StateCorruptionError(
-                snapshot[0].name, "the snapshot holds another version than the manifest says"
+                snapshot[0].name, "the snapshot has another version than the manifest says"
             )
         return rocks
 

@@ -32,7 +32,7 @@ _TOMBSTONE = 0xFFFFFFFF
 def encode_delta(rows: Mapping[bytes, bytes | None], packed: Sequence[PackedRows] = ()) -> bytes:
     """The file for these rows, None being a deletion: magic, length of the body (8 bytes), the body in zstd.
 
-    `packed` are the rows of tables that `rows` has none of, a table each. The body is the number of rows (8 bytes), the
+    `packed` are the rows of tables that `rows` has none of, one table each. The body is the number of rows (8 bytes), the
     key lengths (4 bytes each), the value lengths (4 bytes each, FFFFFFFF a tombstone), all keys in order, all values.
     Raises ValueError for a row of 4 GiB or more.
     """

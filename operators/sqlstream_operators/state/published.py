@@ -117,7 +117,7 @@ class PublishedShard:
                 if rocks.marker() != self.version.base_chain:
                     raise StateCorruptionError(
                         self._checkpoint.path(self.version.snapshot[0].name),
-                        "the snapshot holds another version than the manifest says",
+                        "the snapshot has another version than the manifest says",
                     )
                 for low, high in ranges:
                     found.update(zip(*rocks.scan(low, high), strict=True))

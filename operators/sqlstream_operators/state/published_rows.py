@@ -122,7 +122,7 @@ class PublishedRows:
             marker = self._merged([self._of_table(table, MARKER, behind) for table in self._tables])
             if marker.values.to_pylist() != [version.base_chain.encode()]:
                 where = checkpoint.path(version.snapshot[0].name)
-                raise StateCorruptionError(where, "the snapshot holds another version than the manifest says")
+                raise StateCorruptionError(where, "the snapshot has another version than the manifest says")
 
     def between(self, first: bytes, last: bytes) -> Iterator[PackedRows]:
         """The rows with first <= key < last, in order, a piece at a time."""

@@ -135,7 +135,7 @@ class TableFile:
             if properties.get(name) != value:
                 raise UnreadableTableError(f"{name!r} is {properties.get(name)!r}")
         if _number(properties, b"rocksdb.merge.operands") or _number(properties, b"rocksdb.num.wide.columns"):
-            raise UnreadableTableError("values that have to be merged")
+            raise UnreadableTableError("values that must be merged")
         for name in properties:
             if name.startswith(b"rocksdb.external_sst_file"):
                 raise UnreadableTableError("a file that was ingested")

@@ -114,7 +114,7 @@ def window_keys(context: BindContext, query: exp.Select, node: Node, group_by: G
                 group,
                 "SQL044",
                 "a grouping set has no window",
-                help="write window_start and window_end beside GROUPING SETS, ROLLUP or CUBE, not inside",
+                help="write window_start and window_end next to GROUPING SETS, ROLLUP or CUBE, not inside",
             )
     times = [f.type for f in node.fields if f.window is not None and f.window.role == "time"]
     return WindowKeys(context, marker, tuple(markers), time_type=times[-1] if times else TIMESTAMP)

@@ -260,7 +260,7 @@ def _time_column(
         context.fail(
             node,
             "SQL022",
-            f"the rows of `{table}` come when the watermark has passed `{name}`, so they would be late for {kind}",
+            f"the rows of `{table}` arrive when the watermark has passed `{name}`, so they would be late for {kind}",
             notes=("they wait below for their window or session to close",),
             help="select `window_time` too, which is the event time from there on, and write DESCRIPTOR(window_time)",
         )
@@ -315,7 +315,7 @@ def _process_time(context: BindContext, node: exp.Expr, data: Node, found: Field
             notes=(
                 "rows wait in a join, a window or a Top-N below, and come with the clock that they were read by",
             ),
-            help=f"take the clock anew, where the rows come out: (SELECT *, PROCTIME() AS {found.name}_now FROM …)",
+            help=f"read the clock again where the rows come out: (SELECT *, PROCTIME() AS {found.name}_now FROM …)",
         )
     return replace(found, time=EventTime((EPOCH_RELATION,), 1, direct=False))
 

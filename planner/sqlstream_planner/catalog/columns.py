@@ -32,7 +32,7 @@ def check_columns(table: CreateTable, errors: list[Diagnostic]) -> None:
                 "CAT010",
                 f"`{table.name}` has no columns",
                 table.name_span,
-                help="write them in parentheses behind its name, or LIKE another table",
+                help="write them in parentheses after its name, or LIKE another table",
             )
         )
     if table.as_select is not None and not table.columns:

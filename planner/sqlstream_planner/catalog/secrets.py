@@ -83,7 +83,7 @@ class Secrets:
                         f"the password in `{key}` of `{table}` is not known any more",
                         notes=("passwords are not kept with a plan; they come from the present file",),
                         help=f"keep the CREATE TABLE of `{table}` in the file, even if nothing writes to it any more, "
-                        "until another epoch is committed: its last one may have to be committed again",
+                        "until another epoch is committed: its last one may be committed again",
                     )
                 )
             return self.values[found[1]]

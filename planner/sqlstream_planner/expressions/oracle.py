@@ -1,6 +1,6 @@
 """What DuckDB says of a call: its type, or its refusal in its own words.
 
-The planner has no DuckDB. Whoever has one hands in a `TypeOracle` (`sqlstream.type_oracle`), once a process: what the
+The planner has no DuckDB. Whoever has one hands in a `TypeOracle` (`sqlstream.type_oracle`), once per process: what the
 installed DuckDB says of a signature is a fact, as a table of types in a file would be one, and never changes.
 """
 
@@ -128,7 +128,7 @@ def use(oracle: TypeOracle) -> None:
 def current() -> TypeOracle:
     """The oracle that was handed in. Raises InternalError if none was."""
     if not _handed_in:
-        raise InternalError("nobody handed in a type oracle (sqlstream.planning does)")
+        raise InternalError("no type oracle was set (sqlstream.planning does)")
     return _handed_in[0]
 
 

@@ -60,7 +60,7 @@ def _of_other_systems(tokens: Sequence[Token], at: int) -> str | None:
     words = [t.text.upper() for t in tokens[max(0, at - 6) : at]]
     if token.text == "," and "WINDOW" in words and words[words.index("WINDOW") + 1 :][:1] == ["("]:
         return (
-            "windows stand in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … "
+            "write windows in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … "
             "GROUP BY window_start, window_end"
         )
     if before == "TOP" and token.token_type == TokenType.NUMBER:
@@ -81,9 +81,9 @@ def _written_elsewhere(tokens: Sequence[Token], at: int, *, named: bool) -> str 
         return "remove the comma before it"
     if token.text.isidentifier() and token.token_type != TokenType.STRING:
         if before == "(" and at > 1 and tokens[at - 2].text.upper() == "WITH":
-            return f"options stand in single quotes: '{token.text}' = '…'"
+            return f"write options in single quotes: '{token.text}' = '…'"
         if before == "AS" and named:
-            return f"a keyword as a name stands in backquotes: `{token.text}`"
+            return f"write a keyword as a name in backquotes: `{token.text}`"
     return None
 
 

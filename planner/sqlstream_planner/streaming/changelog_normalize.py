@@ -39,7 +39,7 @@ class ChangelogNormalize(StreamingOperator, PassingNode):
 
     @property
     def why_updating(self) -> str | None:
-        return "its source gives changes"
+        return "its source is a changelog"
 
     @property
     def corrected(self) -> Corrected:

@@ -58,7 +58,7 @@ class Over(StreamingOperator, UnaryNode):
 
     @property
     def why_updating(self) -> str | None:
-        return f"{self.calls[0].name.upper()} OVER of a row changes when others come beside it"
+        return f"{self.calls[0].name.upper()} OVER of a row changes when other rows arrive"
 
     @property
     def corrected(self) -> Corrected:

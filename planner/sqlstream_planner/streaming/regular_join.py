@@ -53,14 +53,14 @@ class RegularJoin(StreamingOperator, BinaryNode):
         return joined_fields(self.left.fields, self.right.fields, self.kind)
 
     def is_updating(self, updating: Updating) -> bool:
-        # A row without a partner is retracted when one comes.
+        # A row without a partner is retracted when one arrives.
         return self.kind.takes_back or updating(self.left) or updating(self.right)
 
     @property
     def why_updating(self) -> str | None:
         if not self.kind.takes_back:
             return None
-        return f"a row of the {self.kind} JOIN without a partner is retracted when one comes"
+        return f"a row of the {self.kind} JOIN without a partner is retracted when one arrives"
 
     @property
     def corrected(self) -> Corrected:

@@ -71,7 +71,7 @@ class TopN(StreamingOperator, UnaryNode):
 
     @property
     def why_updating(self) -> str | None:
-        return "a row leaves the first few when a better one comes"
+        return "a row leaves the first few when a better one arrives"
 
     @property
     def corrected(self) -> Corrected:

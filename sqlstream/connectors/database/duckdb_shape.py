@@ -46,7 +46,7 @@ def reshape(run: Run, spec: SinkSpec, schema: str, name: str, location: str, *, 
         if has.name.lower() not in wanted and not free:
             raise not_reshaped(
                 location,
-                f"its column {has.name} is NOT NULL, and the query gives nothing for it any more",
+                f"its column {has.name} is NOT NULL, and the query does not write it any more",
                 f"Run ALTER TABLE {name} ALTER {has.name} DROP NOT NULL, or drop the column",
             )
     new = [c for c in spec.schema if c.name.lower() not in {column.name.lower() for column in there}]

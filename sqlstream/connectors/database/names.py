@@ -32,8 +32,8 @@ def table_name(spec: SinkSpec) -> tuple[str | None, str]:
 def shape_error(location: str, spec: SinkSpec, there: Sequence[str], wanted: Sequence[str]) -> TargetError:
     """The error for a table that has other columns than the sink."""
     return TargetError(
-        f"the table of `{spec.name}` has other columns than the pipeline gives",
-        (f"{location} has ({', '.join(there)})", f"the pipeline gives ({', '.join(wanted)})"),
+        f"the table of `{spec.name}` has other columns than the pipeline writes",
+        (f"{location} has ({', '.join(there)})", f"the pipeline writes ({', '.join(wanted)})"),
         f"give it these columns (ALTER TABLE); or drop it (DROP TABLE), so that it is created, and run with "
         f"--rewrite {spec.name}; or declare the columns that it has",
     )
@@ -60,8 +60,8 @@ _CAUSES = (
     "so that its changes are made consistent"
 )
 #: What can be wrong with a key of KEYED changes.
-MISSING = "goes or changes, but the table has no row with this key"
-TAKEN = "comes, but the table has a row with this key that does not go"
+MISSING = "is deleted or updated, but the table has no row with this key"
+TAKEN = "is inserted, but the table has a row with this key already"
 
 
 def key_error(location: str, spec: SinkSpec, values: Sequence[object], what: str) -> TargetRowError:
@@ -70,15 +70,15 @@ def key_error(location: str, spec: SinkSpec, values: Sequence[object], what: str
 
 
 def not_there(location: str, spec: SinkSpec, values: Sequence[object]) -> TargetRowError:
-    """The error for a row that goes more often than the table has it."""
+    """The error for a row that is deleted more often than the table has it."""
     row = shown([column.name for column in spec.schema], values)
-    return _unfit(location, spec, f"the row with {row} goes, but the table does not have it so often")
+    return _unfit(location, spec, f"the row with {row} is deleted, but the table has fewer copies of it")
 
 
 def _unfit(location: str, spec: SinkSpec, what: str) -> TargetRowError:
     return TargetRowError(
         f"{location}: {what}",
         (_CAUSES,),
-        f"if something else changed it, empty the table (DELETE FROM) and run with --rewrite {spec.name}: it is given "
-        "all that it should have",
+        f"if something else changed it, empty the table (DELETE FROM) and run with --rewrite {spec.name}: it gets "
+        "its full result",
     )

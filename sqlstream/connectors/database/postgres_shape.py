@@ -48,7 +48,7 @@ def reshape(run: Run, spec: SinkSpec, table: str, location: str, *, keep_rows: b
         elif name not in names and needed and not given:
             raise not_reshaped(
                 location,
-                f"its column {name} is NOT NULL, and the query gives nothing for it any more",
+                f"its column {name} is NOT NULL, and the query does not write it any more",
                 f"Run ALTER TABLE {table} ALTER COLUMN {name} DROP NOT NULL, or drop the column",
             )
     for column in spec.schema:

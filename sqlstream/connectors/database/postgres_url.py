@@ -54,7 +54,7 @@ def wrong_url(text: str) -> str | None:
     """What to write instead of an address that PostgreSQL's client can't read, without the text itself; None: it can.
 
     >>> wrong_url("jdbc:postgresql://db:5432/shop?sslmode=require"), wrong_url("postgresql://db:port/shop")
-    (None, "a port from 1 to 65535 behind the host, as in 'postgresql://host:port/database'")
+    (None, "a port from 1 to 65535 after the host, as in 'postgresql://host:port/database'")
     """
     url = text.strip().removeprefix("jdbc:")
     scheme = _SCHEME.match(url)
@@ -100,6 +100,6 @@ def _wrong(rest: str) -> Iterator[str]:
             ports.extend(value.split(","))
         values.append(value)
     if any(port and not (re.fullmatch(r"\d+", port) and 0 < int(port) <= 65535) for port in ports):
-        yield f"a port from 1 to 65535 behind the host, as in '{ADDRESS}'"
+        yield f"a port from 1 to 65535 after the host, as in '{ADDRESS}'"
     if any(_ENCODED.search(value) or " " in value.strip() for value in values):
         yield _WITH_PARAMETERS

@@ -38,7 +38,7 @@ class DatagenFactory:
     def source(self, spec: SourceSpec, context: ConnectorContext) -> NumberedSource:
         """The driver's half.
 
-        Without `rows-per-second`, an endless source makes 10,000 rows a second and a bounded one runs at full
+        Without `rows-per-second`, an endless source makes 10,000 rows per second and a bounded one runs at full
         speed.
         """
         made = generator(spec)

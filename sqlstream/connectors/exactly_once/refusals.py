@@ -50,6 +50,6 @@ def anew(spec: SinkSpec, target: Target) -> str:
     """How the target gets all that it should have."""
     words = target.wording
     return (
-        f"empty the {words.noun} if it is there ({words.empty}), and run with --rewrite {spec.name}: it is "
-        "given all that it should have"
+        f"empty the {words.noun} if it is there ({words.empty}), and run with --rewrite {spec.name}: it gets "
+        "its full result"
     )

@@ -324,7 +324,7 @@ class ExactlyOnceSink:
         if not self._target.is_empty():
             words = self._target.wording
             raise TargetError(
-                f"the {words.noun} of `{self._spec.name}` is to be written anew, and is not empty",
+                f"the {words.noun} of `{self._spec.name}` would be rewritten, but is not empty",
                 (f"it is {self._target.location}",),
                 f"empty the {words.noun} ({words.empty}), drop it ({words.drop}), or choose another "
                 f"'{words.name_option}'",

@@ -162,7 +162,6 @@ def unusable(location: str, what: str, help_: str | None = None, *, done: str = 
         Diagnostic(
             "ENV006",
             f"{location} can't be {done}: {what}",
-            help=help_
-            or "run again when this is mended: the run goes on where it stopped, and nothing is lost",
+            help=help_ or "run again when it is fixed: the run goes on where it stopped, and nothing is lost",
         )
     )

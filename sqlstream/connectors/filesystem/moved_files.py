@@ -56,12 +56,12 @@ class MovedFiles:
             raise DiagnosticError(
                 Diagnostic(
                     "STA018",
-                    f"the table `{table}` has not the same data in '{places[1]}' as it had in '{places[0]}'",
+                    f"the table `{table}` has other data in '{places[1]}' than it had in '{places[0]}'",
                     notes=(
                         *wrong[:_MOST_NAMED],
                         *((f"and {counted(more, 'file')} more",) if more > 0 else ()),
                     ),
-                    help="copy the files as they are and under the same names, or go on with the former place",
+                    help="copy the files as they are and under the same names, or go on with the former location",
                 ),
                 exit_code=4,
             )

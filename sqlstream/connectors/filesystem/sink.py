@@ -172,7 +172,7 @@ class FileSink:
         if self._begins_anew:
             if not self.is_vacant():
                 raise TargetError(
-                    f"the directory of `{self._name}` is to be written anew, and has files",
+                    f"the directory of `{self._name}` would be rewritten, but has files",
                     (f"it is '{self._place}'",),
                     "empty it, or choose another path",
                 )

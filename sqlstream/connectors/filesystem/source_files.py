@@ -112,7 +112,7 @@ class SourceFiles:
                 if self._watched and error.exit_code == 1:
                     return []  # what makes it may have been started together with this run
                 raise
-            way = f"if the files are in another place now, say so in the file, and run with --source-moved {self._name}"
+            way = f"if the files are at another location now, set it in the file, and run with --source-moved {self._name}"
             diagnostics = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
             raise DiagnosticError(*diagnostics, exit_code=error.exit_code) from error
         if self._pattern is not None:

@@ -108,7 +108,7 @@ class _Events:
 class NexmarkGenerator:
     """Makes any range of Nexmark's events.
 
-    `rate` is events a second of event time. With `out_of_order_us` > 0 an event's time is moved back by a
+    `rate` is events per second of event time. With `out_of_order_us` > 0 an event's time is moved back by a
     random amount that is *less* than this bound (µs, cut to milliseconds), so that a watermark of `dateTime`
     minus the bound makes no row late. Event n's undisplaced time is base_time_us + n / rate, cut to
     milliseconds. Raises ValueError for a rate below 1 or a negative bound.
@@ -121,7 +121,7 @@ class NexmarkGenerator:
 
     def __post_init__(self) -> None:
         if self.rate < 1:
-            raise ValueError(f"rate: {self.rate} events a second; needs 1 or more")
+            raise ValueError(f"rate: {self.rate} events per second; needs 1 or more")
         if self.out_of_order_us < 0:
             raise ValueError(f"out-of-order: {self.out_of_order_us} µs; needs 0 or more")
 

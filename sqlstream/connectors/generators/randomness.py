@@ -89,7 +89,7 @@ def happens(key: int, counters: U64, probability: float) -> Bool:
 
 
 def big_ints(key: int, counters: U64, low: int, high: int) -> list[int]:
-    """Integers uniform in [low, high], both included, for spans up to 2^128. About 1 µs a value."""
+    """Integers uniform in [low, high], both included, for spans up to 2^128. About 1 µs per value."""
     if low > high:
         raise ValueError(f"no integers between {low} and {high}")
     span = high - low + 1

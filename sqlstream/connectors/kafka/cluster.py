@@ -188,7 +188,7 @@ class Cluster:
                 "ENV010",
                 f"Kafka's brokers can't be reached at {self._options.brokers}",
                 notes=(said, f"they were asked for {patience_s:.0f} s"),
-                help="start them, or mend 'properties.bootstrap.servers'; the run goes on where it stopped",
+                help="start them, or fix 'properties.bootstrap.servers'; the run goes on where it stopped",
             ),
             exit_code=5,
         )

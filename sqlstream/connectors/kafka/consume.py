@@ -150,7 +150,7 @@ class _Reading:
             elif self._client.lacks(wanted.topic):
                 raise self._failed(UNKNOWN_TOPIC)
             elif time.monotonic() - quiet_since > self._patience_s:
-                quiet = f"nothing came for {self._patience_s:.0f} s"
+                quiet = f"nothing arrived for {self._patience_s:.0f} s"
                 raise _away(wanted, self._client.trouble or quiet)
         schema = pa.schema([(name, type_) for name, type_ in _COLUMNS.items() if name in self._columns])
         found = [table.select(schema.names) for table in tables if table is not None]

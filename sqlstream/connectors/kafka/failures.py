@@ -1,4 +1,4 @@
-"""What Kafka says when it refuses, as errors of ours: which can be tried again, which the user has to mend, and how."""
+"""What Kafka says when it refuses, as errors of ours: which can be tried again, which the user must mend, and how."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Failures:
         return TargetError(
             f"the topic of `{self._name}` is gone",
             (f"{self._location}: {text}",),
-            f"restore it; or create it anew and run with --rewrite {self._name}: it is given all that it should have",
+            f"restore it; or recreate it and run with --rewrite {self._name}: it gets its full result",
         )
 
     def too_large(self, text: str) -> DataError:

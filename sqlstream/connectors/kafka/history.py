@@ -40,7 +40,7 @@ class KafkaHistory:
         ]
         now = cluster.ids(sorted({topic for topic, _ in here}))
         gone += [
-            f"topic '{topic}': it was made anew"
+            f"topic '{topic}': it was recreated"
             for topic, id_ in now.items()
             if end.ids.get(topic) and id_ and id_ != end.ids[topic]
         ]
@@ -84,5 +84,5 @@ class KafkaHistory:
             "DAT008",
             f"what was read of `{self._table}` can't be read again as it was",
             notes=(*gone[:_MOST_NAMED], *((f"and {more} more",) if more > 0 else ())),
-            help="keep records longer (retention.ms), or begin with what comes from now on",
+            help="keep records longer (retention.ms), or begin with new records",
         )

@@ -43,7 +43,7 @@ def losses(
             continue
         was, now = at.ids.get(part[0], ""), ids.get(part[0], "")
         if other_cluster or (was and now and was != now):
-            what = "the brokers are other ones" if other_cluster else "the topic was made anew"
+            what = "the brokers are other ones" if other_cluster else "the topic was recreated"
             found.append(Loss(part, wanted, earliest[part], f"{what}, and begins at", 0))
         elif wanted < earliest[part]:
             gone = earliest[part] - wanted

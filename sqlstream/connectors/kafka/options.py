@@ -54,7 +54,7 @@ class KafkaOptions:
     """The options of a table on `kafka` or `upsert-kafka`, with their defaults.
 
     `properties` are the clients' without their prefix, as written (those that are options here are left out; the brokers
-    are in it). `discovery_us`: how often new partitions are looked for, 0: once a run. `key_fields` are columns of the
+    are in it). `discovery_us`: how often new partitions are looked for, 0: once per run. `key_fields` are columns of the
     table, with the prefix; of `upsert-kafka` there are none, as the PRIMARY KEY says it.
     """
 

@@ -306,7 +306,7 @@ class Producing:
         threading.Thread(target=ask, name="sqlstream-kafka", daemon=True).start()
         if not done.wait(most_s):
             self._producer, self._began = None, None
-            raise LostConnectionError(f"no answer from the client in {most_s:g} s")
+            raise LostConnectionError(f"the client did not answer in {most_s:g} s")
         if failed:
             raise failed[0]
 

@@ -56,7 +56,7 @@ def wrong_upsert_table(table: CreateTable, settings: Settings) -> Iterator[Diagn
             f"`{table.name}` has no PRIMARY KEY, which the connector 'upsert-kafka' needs",
             table.name_span,
             notes=("its columns are the keys of records: the last record of a key is a row",),
-            help="add PRIMARY KEY (…) NOT ENFORCED behind the columns",
+            help="add PRIMARY KEY (…) NOT ENFORCED after the columns",
         )
     else:
         yield from _wrong_prefix(table, settings, table.primary_key.columns)

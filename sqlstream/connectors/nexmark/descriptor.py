@@ -38,11 +38,11 @@ DESCRIPTOR = ConnectorDescriptor(
             minimum=0,
             ends=True,
         ),
-        OptionDef("rate", _I, "events a second of event time", default="10000", roles=_SOURCE, minimum=1),
+        OptionDef("rate", _I, "events per second of event time", default="10000", roles=_SOURCE, minimum=1),
         OptionDef(
             "rows-per-second",
             _I,
-            "at most this many events a second",
+            "at most this many events per second",
             roles=_SOURCE,
             minimum=1,
             changes_rows=False,

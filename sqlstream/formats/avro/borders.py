@@ -2,7 +2,7 @@
 next; what is between them is then read in lanes.
 
 Fields that are not arrays or maps are one regular expression together, texts by an alternative for each length that a
-byte says: the fastest that Python has to go through bytes. Where it does not match, one field after the other is tried.
+byte says: the fastest way for Python to go through bytes. Where it does not match, one field after the other is tried.
 """
 
 from __future__ import annotations

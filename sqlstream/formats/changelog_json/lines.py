@@ -1,4 +1,4 @@
-"""Changes as JSON messages, one a line: what Debezium, Canal and Maxwell write of a database, and changelog-json.
+"""Changes as JSON messages, one per line: what Debezium, Canal and Maxwell write of a database, and changelog-json.
 
 Each message becomes one row for each change of a row, with KIND_COLUMN behind the other columns. A message is
 read with the types of the table's columns; one that can't be used makes the whole SELECT fail, and is then

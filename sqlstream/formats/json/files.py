@@ -36,7 +36,7 @@ class LineFileReader:
     def strict(self, duck: DuckSession, parts: Sequence[FilePart], work: Scratch) -> str | pa.Table:
         """See `FileReader`."""
         if self._lines.asks_each_line:
-            raise DataError("each line has to be looked at")
+            raise DataError("each line must be looked at")
         return self._lines.select([part.text() for part in parts], self._table.beside(parts))
 
     def lenient(self, duck: DuckSession, part: FilePart, work: Scratch) -> tuple[pa.Table, list[BadText]]:

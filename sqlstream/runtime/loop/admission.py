@@ -87,7 +87,7 @@ class Admission:
         """What time allows after an epoch that read `rows` in `seconds`.
 
         The time of an epoch beyond its overhead is taken as proportional to its rows, which understates what
-        a bigger one can read, so growth is bounded by 4 a step and settles; an epoch that read much less than
+        a bigger one can read, so growth is bounded by 4 per step and settles; an epoch that read much less than
         it was allowed says nothing about bigger ones and changes nothing unless it was too slow already.
         Where the overhead is more than half of the target, smaller epochs would only read fewer rows in the
         same time: the target is twice the overhead then.

@@ -53,7 +53,7 @@ class DeadLetterBudget:
                     "DAT005",
                     f"none of the {rows:,} rows of epoch {epoch} can be used: all of them are dead letters",
                     notes=("nothing of this epoch was committed", *_samples(store, files)),
-                    help="mend the table's columns or its format; or allow it: "
+                    help="fix the table's columns or its format; or allow it: "
                     "SET 'execution.max-dead-letter-share' = '1'; then run again",
                 )
             )
@@ -74,7 +74,7 @@ class DeadLetterBudget:
                     f"{found}, and '{option}' is {most}; nothing of this epoch was committed",
                     *_samples(store, files),
                 ),
-                help=f"mend these rows, or allow more: SET '{option}' = '…'; then run again: "
+                help=f"fix these rows, or allow more: SET '{option}' = '…'; then run again: "
                 "the run goes on where it stopped",
             )
         )

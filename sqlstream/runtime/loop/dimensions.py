@@ -122,6 +122,6 @@ def _check_key(spec: DimensionSpec, duck: DuckSession, store: CheckpointStore, c
                 notes=(
                     "it is declared to have one row of each key, and what reads the result relies on that",
                 ),
-                help="leave PRIMARY KEY out of the table's declaration, or mend the table",
+                help="leave PRIMARY KEY out of the table's declaration, or fix the table",
             )
         )

@@ -41,7 +41,7 @@ def watched(
                 why = reason(spark, master)
                 if not done.is_set():
                     tell(
-                        f"no executor of {master} has come for {patience_s:.0f} s{f': {why}' if why else ''}"
+                        f"no executor of {master} has started for {patience_s:.0f} s{f': {why}' if why else ''}"
                     )
                 return
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Where the kernel counts the processes that it has ended for want of memory, those of containers among them.
 _COUNTERS = Path("/proc/vmstat")
-#: How long a process that does not answer any more has to end.
+#: How long a process that does not answer any more may take to end.
 _ENDING_S = 2.0
 
 

@@ -194,7 +194,7 @@ def machine_refuses(what: str, *notes: str) -> DiagnosticError:
             "ENV005",
             f"a file can't be read or written: {what}",
             notes=notes,
-            help="mend that (free space, change rights …) and run again: the run goes on where it stopped",
+            help="fix it (free space, change rights …) and run again: the run goes on where it stopped",
         )
     )
 

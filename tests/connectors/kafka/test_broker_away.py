@@ -51,7 +51,7 @@ def test_a_run_begins_while_the_brokers_are_away(tmp_path: Path) -> None:
         first, *rest = done.stderr.splitlines()
         assert first.startswith(f"error[ENV006]: topic written at {topics.bootstrap} can't be written: ")
         assert "Connection refused" in first
-        assert "help: run again when this is mended: the run goes on where it stopped" in rest[0]
+        assert "help: run again when it is fixed: the run goes on where it stopped" in rest[0]
         assert "Traceback" not in done.stderr
         assert "nothing is lost" in done.stderr
         broker.start()

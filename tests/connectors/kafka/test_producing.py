@@ -72,7 +72,7 @@ def test_a_client_is_given_more_time_after_each_that_was_given_up(silent: Any) -
     for waited in ("0.02", "0.04", "0.05", "0.05"):
         with pytest.raises(LostConnectionError) as raised:
             found.send_offsets([], None)
-        assert str(raised.value) == f"no answer from the client in {waited} s"
+        assert str(raised.value) == f"the client did not answer in {waited} s"
         found.open()
     silent.released.set()
     found.send_offsets([], None)

@@ -94,11 +94,11 @@ def test_a_topic_that_is_made_anew_under_a_run(
     with pytest.raises(DiagnosticError, match="DAT015") as raised:
         reading.epoch(epoch.after)
     assert raised.value.diagnostics[0].notes == (
-        f"topic '{topic}', partition 0: offset 10 is wanted, the topic was made anew, and begins at 0",
+        f"topic '{topic}', partition 0: offset 10 is wanted, the topic was recreated, and begins at 0",
     )
     with pytest.raises(DiagnosticError, match="DAT008") as raised:
         reading.source.until(epoch.after)
-    assert "it was made anew" in str(raised.value.diagnostics[0].notes)
+    assert "it was recreated" in str(raised.value.diagnostics[0].notes)
 
 
 def test_a_topic_that_was_made_anew_with_more_partitions(
@@ -115,7 +115,7 @@ def test_a_topic_that_was_made_anew_with_more_partitions(
         topics.produce(topic, values(range(100, 110)), partition=partition)
     with pytest.raises(DiagnosticError, match="DAT015") as raised:
         reading.again().epoch(epoch.after)
-    assert "partition 0: offset 3 is wanted, the topic was made anew" in raised.value.diagnostics[0].notes[0]
+    assert "partition 0: offset 3 is wanted, the topic was recreated" in raised.value.diagnostics[0].notes[0]
     agreed = reading.again(accepted=("lost:t",))
     assert sorted(row[1] for row in agreed.rows(epoch.after)) == sorted([*range(100, 110)] * 2)
     assert [d.code for d in agreed.told] == ["DAT015"]

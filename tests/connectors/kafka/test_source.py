@@ -313,7 +313,7 @@ def test_a_topic_that_was_made_anew_is_another_one(topics: Topics, reads: Reads)
     topics.produce(topic, values(range(10, 20)))
     with pytest.raises(DiagnosticError, match="gone before they were read") as raised:
         reading.again().rows(epoch.after)
-    assert "the topic was made anew, and begins at 0" in raised.value.diagnostics[0].notes[0]
+    assert "the topic was recreated, and begins at 0" in raised.value.diagnostics[0].notes[0]
     assert numbers(reading.again(accepted=("lost:all",)).rows(epoch.after)) == [*range(10, 20)]
 
 

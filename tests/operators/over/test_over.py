@@ -223,7 +223,7 @@ def test_what_goes_leaves_no_state() -> None:
 def test_changes_are_refused_where_rows_are_promised_to_stay() -> None:
     appended = spec(["sum"], retracting=False)
     store = MemoryShardStore(appended.state, 0, 1, 16)
-    with pytest.raises(InternalError, match="the plan says appended rows"):
+    with pytest.raises(InternalError, match="the plan says append-only"):
         Over(appended).process(
             [table([((1, 1, 1, "a"), 1)])], OperatorContext(0, 1, 16, Watermarks(), store, DUCK)
         )

@@ -117,5 +117,5 @@ def test_changes_and_rows_that_the_watermark_had_passed_are_errors() -> None:
     with pytest.raises(InternalError, match="the watermark had passed"):
         run.epoch(0, 30)
     rows = pa.table({c.name: pa.nulls(0) for c in run.spec.columns} | {WEIGHT_COLUMN: pa.nulls(0)})
-    with pytest.raises(InternalError, match="the plan says appended rows"):
+    with pytest.raises(InternalError, match="the plan says append-only"):
         OverOnClose(run.spec).process([rows], OperatorContext(0, 1, 16, Watermarks(), run.store, DUCK))

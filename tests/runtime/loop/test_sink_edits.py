@@ -473,7 +473,7 @@ def test_new_windows_are_given_those_that_have_closed(job: Job) -> None:
     job.add((1, 12, "a", 33), (1, 2, "a", 95))
     job.run(text + "\n" + windows)
     assert [(d.code, d.message) for d in job.warnings] == [
-        ("STA017", "the table `w` is new, and is given what the sources have had for it so far")
+        ("STA017", "the table `w` is new, and gets the history of the sources")
     ]
     assert job.lines() == Counter(list(job.batch(WINDOWED.replace("{sink}", JSON))))
 
@@ -582,7 +582,7 @@ def test_windows_that_close_later_are_given_by_the_query_as_it_is_then(job: Job)
     job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 100 FROM"))
     [told] = job.warnings
     assert (told.code, told.severity) == ("STA016", "warning")
-    assert told.message == "the table `o` is given the rows of another query from now on"
+    assert told.message == "the table `o` gets the rows of another query from now on"
     assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in told.notes)
     closed = ((2, 20), (3, 20), (5, 30), (6, 40))
     later = Counter(f'{{"w":"2024-01-01 00:00:{end}","k":{k},"n":100}}' for k, end in closed)
@@ -658,7 +658,7 @@ def test_a_row_that_is_given_once_can_not_be_given_by_another_query(job: Job) ->
     job.add((1, 12, "a", 13))
     [told] = job.refused(text.replace("k > 1", "k > 0"))
     assert told.code == "STA014"
-    assert "given rows of another query" in told.message
+    assert "has rows of another query" in told.message
 
 
 def test_the_order_of_inserts_means_nothing_and_another_one_is_told_of(job: Job) -> None:

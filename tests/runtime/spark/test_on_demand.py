@@ -203,7 +203,7 @@ def test_a_table_with_other_columns_is_told_before_spark_starts(
     [told] = caught.value.diagnostics
     assert (told.code, told.message) == (
         "STA030",
-        "the table of `o` has other columns than the pipeline gives",
+        "the table of `o` has other columns than the pipeline writes",
     )
     assert [note.partition(" (")[2] for note in told.notes] == ["a VARCHAR)", "a INTEGER)"]
     with duckdb.connect(str(tmp_path / "x.db")) as connection:

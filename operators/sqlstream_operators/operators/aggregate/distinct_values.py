@@ -114,7 +114,9 @@ class DistinctValues:
             if self._spec.retracting:
                 new = old + more
             elif len(more) and int(more.min()) < 0:
-                raise InternalError(f"state {self._spec.state.state_id}: a value goes from append-only input")
+                raise InternalError(
+                    f"state {self._spec.state.state_id}: a value is retracted from append-only input"
+                )
             else:
                 new = np.maximum(old, (more > 0).astype(np.int64))
             written |= new != old

@@ -395,7 +395,7 @@ class GroupAggregate:
             raise InternalError(f"state {self._spec.state.state_id}: {expiry.column} is NULL")
         expired = self._expired_upto(watermarks.late)
         if rows.num_rows and expired is not None and pc.min(times).as_py() <= expired:
-            raise InternalError(f"state {self._spec.state.state_id}: rows of expired groups came")
+            raise InternalError(f"state {self._spec.state.state_id}: rows of expired groups arrived")
         return rows.append_column(TIME, times)
 
     def _expired_upto(self, watermark: int) -> int | None:

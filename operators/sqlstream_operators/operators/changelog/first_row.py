@@ -46,7 +46,7 @@ class FirstRow:
         timer, what = PhaseTimer(), f"state {self._spec.state.state_id}"
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
-            raise InternalError(f"{what}: changes came, the plan says appended rows")
+            raise InternalError(f"{what}: retractions arrived, but the plan says append-only")
         with timer.phase("merge_us"):
             rows = conformed(rows, self._spec.columns, what)
             arrived = rows.num_rows

@@ -72,7 +72,7 @@ class JoinSide(SideRows):
         if WEIGHT_COLUMN in rows.column_names:
             weights = rows.column(WEIGHT_COLUMN)
             if not self.spec.retracting and not self.spec.counted:
-                raise InternalError(f"{self._what}: changes came, the plan says appended rows")
+                raise InternalError(f"{self._what}: retractions arrived, but the plan says append-only")
         rows = conformed(rows, self._input, self._what)
         if not self._whole:
             missing = any_null(rows, self.key_names)

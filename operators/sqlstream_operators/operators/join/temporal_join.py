@@ -134,7 +134,7 @@ class TemporalJoin:
 
     def _arrived(self, rows: pa.Table, side: JoinSideSpec, late: int) -> pa.Table:
         if WEIGHT_COLUMN in rows.column_names:
-            raise InternalError(f"{self._what}: changes came, the plan says appended rows")
+            raise InternalError(f"{self._what}: retractions arrived, but the plan says append-only")
         keys: Schema = tuple(self._spec.keys)
         names = [SLICE_COLUMN, *(column.name for column in (*keys, *side.stored))]
         rows = rows.select(names)

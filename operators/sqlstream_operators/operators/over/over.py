@@ -119,7 +119,7 @@ class Over(ShowsAnswer):
             return np.ones(rows.num_rows, np.int64)
         if not self._spec.retracting:
             raise InternalError(
-                f"state {self._spec.state.state_id}: changes came, the plan says appended rows"
+                f"state {self._spec.state.state_id}: retractions arrived, but the plan says append-only"
             )
         weights: Int64s = rows.column(WEIGHT_COLUMN).to_numpy().astype(np.int64)
         return weights

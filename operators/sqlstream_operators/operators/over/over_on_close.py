@@ -101,11 +101,11 @@ class OverOnClose:
         """The distinct rows that came, as they wait."""
         spec, what = self._spec, f"state {self._spec.state.state_id}"
         if WEIGHT_COLUMN in rows.column_names:
-            raise InternalError(f"{what}: changes came, the plan says appended rows")
+            raise InternalError(f"{what}: retractions arrived, but the plan says append-only")
         rows = conformed(rows, (Column(SLICE_COLUMN, BIGINT), *spec.columns), what)
         ends = rows.column(SLICE_COLUMN).to_numpy()
         if before != WATERMARK_MIN and len(ends) and int(ends.min()) <= before:
-            raise InternalError(f"{what}: rows came that the watermark had passed")
+            raise InternalError(f"{what}: rows arrived that the watermark had passed")
         digests = digest_array(row_digests(rows, self._digested))
         codes = pc.dictionary_encode(digests).indices.to_numpy()
         _, first, counts = np.unique(codes, return_index=True, return_counts=True)

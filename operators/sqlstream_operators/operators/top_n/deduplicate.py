@@ -67,7 +67,9 @@ class Deduplicate(ShowsAnswer):
         spec, state, timer = self._spec, context.state, PhaseTimer()
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
-            raise InternalError(f"state {spec.state.state_id}: changes came, the plan says appended rows")
+            raise InternalError(
+                f"state {spec.state.state_id}: retractions arrived, but the plan says append-only"
+            )
         if not rows.num_rows:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
         with timer.phase("merge_us"):

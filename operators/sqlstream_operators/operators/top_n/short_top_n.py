@@ -60,7 +60,7 @@ class ShortTopN(ShowsAnswer):
         timer, what = PhaseTimer(), f"state {spec.state.state_id}"
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
-            raise InternalError(f"{what}: changes came, the plan says appended rows")
+            raise InternalError(f"{what}: retractions arrived, but the plan says append-only")
         if not rows.num_rows or not self._upto:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
         with timer.phase("merge_us"):

@@ -83,7 +83,7 @@ class WindowTopN:
         """Merge an epoch's rows into the state; those of windows that end by `close` are returned instead."""
         what = f"state {self._spec.state.state_id}"
         if WEIGHT_COLUMN in rows.column_names:
-            raise InternalError(f"{what}: changes came, the plan says appended rows")
+            raise InternalError(f"{what}: retractions arrived, but the plan says append-only")
         if not rows.num_rows:
             return self._state.empty()
         with figures.timer.phase("merge_us"):

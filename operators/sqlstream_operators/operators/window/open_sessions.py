@@ -132,7 +132,7 @@ class OpenSessions:
         session, now = session[:count], session[count:]
         is_late = closed[session]
         if closed[now].any() or is_late[: inputs[0].num_rows].any():
-            raise InternalError(f"state {self._id}: rows of closed sessions came")
+            raise InternalError(f"state {self._id}: rows of closed sessions arrived")
         letters = None
         if is_late.any():
             letters = self._letters(inputs, time, is_late)

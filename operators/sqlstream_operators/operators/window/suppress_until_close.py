@@ -75,7 +75,7 @@ class SuppressUntilClose:
             closed = pc.less_equal(rows.column(TIME), before)
         passing = rows.filter(closed).drop_columns([TIME])
         if spec.final and passing.num_rows:
-            raise InternalError(f"state {spec.state.state_id}: a change of a closed window came")
+            raise InternalError(f"state {spec.state.state_id}: a change of a closed window arrived")
         held = rows.filter(pc.invert(closed))
         if spec.weighted:
             comes = pc.greater(held.column(WEIGHT_COLUMN), 0)

@@ -1,7 +1,7 @@
 """The rows that a join keeps from those that another join of the same relations keeps.
 
 Both sides are kept whole, so that joins of another kind, with another condition, by other keys, or of fewer rows and
-columns, find all their rows there: what is stored has to say which key each has. Two things are not stored: columns that
+columns, find all their rows there: what is stored must say which key each has. Two things are not stored: columns that
 the old query did not read, and rows without a key of a side that was given with its partners only.
 """
 

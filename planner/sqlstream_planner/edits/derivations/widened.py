@@ -3,7 +3,7 @@
 Integers become longer, decimals have more digits before the point. What is computed of such a column is the same value
 only where its type does not show: the column itself, comparisons, AND, OR, aggregates. Everything else keeps the type in
 its form, and so stays different. FLOAT to DOUBLE, and more digits behind the point, are no such change: text is read
-to other values (0.1 as a FLOAT is not 0.1 as a DOUBLE), so that what was read would have to be read again.
+to other values (0.1 as a FLOAT is not 0.1 as a DOUBLE), so that what was read must be read again.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _unique(node: exp.Expr, names: Sequence[str]) -> None:
     lowered: set[str] = set()
     for name in names:
         if name.lower() in lowered:
-            message = f"the field `{name}` stands twice in one struct"
+            message = f"the field `{name}` is twice in one struct"
             raise TypeProblem(node, problems.WRONG_ARGUMENTS, message, help="give it another name")
         lowered.add(name.lower())
 

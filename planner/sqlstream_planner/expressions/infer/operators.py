@@ -123,7 +123,7 @@ def _escape(inference: Inference, node: exp.Expr) -> TypedExpr:
         raise TypeProblem(
             node,
             problems.UNSUPPORTED_EXPRESSION,
-            "ESCAPE stands behind LIKE, ILIKE and SIMILAR TO of one pattern",
+            "ESCAPE follows LIKE, ILIKE and SIMILAR TO of one pattern",
             help="write x LIKE 'a' ESCAPE '#' OR x LIKE 'b' ESCAPE '#'",
         )
     if isinstance(character, exp.Literal) and len(character.name) > 1:

@@ -154,8 +154,8 @@ _CASTS = (
 )
 #: What to write for functions of other systems that have no counterpart of their own.
 _ELSEWHERE = {
-    "explode": "write CROSS JOIN UNNEST(t.items) AS u (item) behind FROM",
-    "explode_outer": "write LEFT JOIN UNNEST(t.items) AS u (item) ON TRUE behind FROM",
+    "explode": "write CROSS JOIN UNNEST(t.items) AS u (item) after FROM",
+    "explode_outer": "write LEFT JOIN UNNEST(t.items) AS u (item) ON TRUE after FROM",
     "struct": "name its fields: NAMED_STRUCT('x', a, 'y', b) or {'x': a, 'y': b}",
     "approx_distinct": "write COUNT(DISTINCT x)",
     "months_between": "DATE_DIFF('month', b, a) counts months, DATE_SUB('month', b, a) whole ones",
@@ -166,7 +166,7 @@ _ELSEWHERE = {
     "bitnot": "write ~a",
     "hash_code": "HASH(x) is DuckDB's; MD5(x) is the same in all systems",
     "format_number": "FORMAT('{:,.2f}', x) is DuckDB's",
-    "group_id": "GROUP_ID() can stand in a SELECT with GROUP BY GROUPING SETS (…)",
+    "group_id": "GROUP_ID() is for a SELECT with GROUP BY GROUPING SETS (…)",
     "json_agg": "write JSON_GROUP_ARRAY(x)",
     "jsonb_agg": "write JSON_GROUP_ARRAY(x)",
     "json_object_agg": "write JSON_GROUP_OBJECT(k, v)",

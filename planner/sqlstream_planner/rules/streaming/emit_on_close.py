@@ -27,7 +27,7 @@ def _check(emit: EmitOnClose, changes: Changes) -> None:
             emit.at,
             "SQL065",
             "EMIT ON WINDOW CLOSE, but the query has no window that closes",
-            notes=("a result is only final when a watermark says that nothing more comes for it",),
+            notes=("a result is final only when a watermark closes it",),
             help=(
                 "rank in windows: PARTITION BY window_start, window_end; "
                 if ranked
@@ -44,7 +44,7 @@ def _check(emit: EmitOnClose, changes: Changes) -> None:
                 "outside of the window something is kept up to date: an aggregate, a rank, DISTINCT, a LIMIT, or an outer "
                 "join whose rows wait for no partner",
             ),
-            help="leave EMIT ON WINDOW CLOSE out, or put it behind the sub-query that aggregates in windows",
+            help="leave EMIT ON WINDOW CLOSE out, or put it after the sub-query that aggregates in windows",
         )
 
 

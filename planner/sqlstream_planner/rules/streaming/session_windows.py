@@ -27,8 +27,8 @@ def session_windows(node: Node, streaming: Streaming) -> Node | None:
             node.at,
             "SQL072",
             "a SESSION over updating rows",
-            notes=("a row that goes would leave a gap in a session, and make two of it",),
-            help="use TUMBLE or HOP over a source that gives changes, or SESSION over append-only rows",
+            notes=("a retraction would leave a gap in a session, and split it",),
+            help="use TUMBLE or HOP over a source of changes, or SESSION over append-only rows",
         )
     time = next(f.time for f in node.input.fields if f.id == node.time_column)
     if node.end.window is None or (time is None and EPOCH_RELATION not in node.end.window.time.sources):

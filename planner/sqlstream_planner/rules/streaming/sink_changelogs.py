@@ -48,12 +48,12 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
         refuse(
             root.at,
             "SQL070",
-            f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
+            f"`{sink.name}` takes append-only rows, but rows of this query are updated later",
             notes=(
                 f"{_why(root.input, changes)}",
                 f"`{sink.name}` is {sink.connector} with format {'' if format_ is None else format_.name!r}",
             ),
-            help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are given once",
+            help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are emitted once",
         )
     primary = {name.lower() for name in sink.primary_key}
     matches = any({n.lower() for n in key} <= primary for key in known)
@@ -129,7 +129,7 @@ def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anyti
                 root.at,
                 "SQL072",
                 "a window over updating rows",
-                notes=(why, "a window's result is given once, when the watermark closes it"),
+                notes=(why, "a window's result is emitted once, when the watermark closes it"),
                 help=f"{without}group by a time that you compute, such as date_trunc('minute', ts), "
                 "without a window function",
             )
@@ -172,5 +172,5 @@ def _why(node: Node, changes: Changes) -> str:
             return below.why_updating
         changing = [i for i in below.inputs if len(below.inputs) == 1 or changes(i)]
         if not changing:
-            return "its source gives changes"
+            return "its source is a changelog"
         below = changing[0]

@@ -38,7 +38,7 @@ def temporal_joins(node: Node, streaming: Streaming) -> Node | None:
                 node.at,
                 "SQL083",
                 f"the rows {name} JOIN change, and this join goes by the times of rows that stay",
-                notes=("a row is given once, when the watermark reaches its time",),
+                notes=("a row is emitted once, when the watermark reaches its time",),
                 help="join a table with PRIMARY KEY and WATERMARK by FOR SYSTEM_TIME AS OF, or write a regular JOIN",
             )
     return TemporalJoin(
@@ -69,7 +69,7 @@ def lookup_joins(node: Node, streaming: Streaming) -> Node | None:
             "SQL085",
             "the rows before JOIN are updating, so a retraction may find another row than its insertion",
             notes=("the table may have been changed in between; what a row found is not kept",),
-            help="look up before rows are grouped or ranked, in windows that are given once, or write a regular JOIN with "
+            help="look up before rows are grouped or ranked, in windows that are emitted once, or write a regular JOIN with "
             "a table that is a source",
         )
     return None

@@ -83,5 +83,5 @@ def refuse_arrow(node: exp.Expr) -> NoReturn:
     """Fail at an operand that is an arrow, or has one beside it. Raises SqlSyntaxError."""
     start, end = range_of(node) or (0, 1)
     raise SqlSyntaxError(
-        "an arrow beside another operator needs parentheses", start, end, help="write (x -> 'path') = y"
+        "an arrow next to another operator needs parentheses", start, end, help="write (x -> 'path') = y"
     )

@@ -277,5 +277,5 @@ class TokenParser(DuckDBParser):
                     "nothing follows this comma",
                     comma.start,
                     comma.end + 1,
-                    help="remove the comma, or write what is missing behind it",
+                    help="remove the comma, or write what is missing after it",
                 )

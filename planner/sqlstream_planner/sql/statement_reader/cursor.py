@@ -69,7 +69,7 @@ class Cursor:
             set_range(query, start, p.last_end)
         if isinstance(query, exp.Insert) and query.args.get("with_"):
             raise SqlSyntaxError(
-                "WITH stands behind INSERT INTO, not before it",
+                "write WITH after INSERT INTO, not before it",
                 start,
                 start + 4,
                 help="write INSERT INTO the_sink WITH … SELECT …",

@@ -120,7 +120,7 @@ class StatementReader:
                 "this statement set is never closed",
                 chunk.start,
                 chunk.tokens[min(2, len(chunk.tokens) - 1)].end + 1,
-                help="write END; behind its last INSERT",
+                help="write END; after its last INSERT",
                 code="SQL002",
             )
         if not inserts:
@@ -163,7 +163,7 @@ class StatementReader:
                 "a hint has no meaning here",
                 left[0].start - 3,
                 left[0].end + 2,
-                help="hints stand behind SELECT or behind a table's name",
+                help="hints follow SELECT or a table's name",
                 code="SQL008",
             )
         return statement

@@ -148,7 +148,7 @@ def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> 
     if diagnostic is None:
         return part(SinkChange.GOES_ON)
     detail = _from_when(spec, now, sources)
-    result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
+    result = f"`{spec.name}` has {detail}; rows that it has stay as they are."
     altered = "its table is altered" if edit.target is TargetEdit.ALTER else ""
     return part(SinkChange.FROM_NOW_ON, detail, altered, result=result)
 

@@ -74,7 +74,7 @@ def watermark_notes(
             continue
         if _computed(old.watermark) != _computed(spec.watermark):
             yield (
-                f"the watermark of {spec.name} is computed in another way: it never goes back, windows that were given stay"
+                f"the watermark of {spec.name} is computed in another way: it never goes back, emitted windows stay"
             )
 
 
@@ -115,7 +115,7 @@ def source_problems(
             yield Diagnostic(
                 "STA011",
                 f"the table `{name}` was read by the connector '{state.connector}' and is now '{new[name].connector}'",
-                notes=(f"a position of '{state.connector}' means nothing to '{new[name].connector}'",),
+                notes=(f"a source offset of '{state.connector}' means nothing to '{new[name].connector}'",),
                 help=_OTHER_NAME,
             )
         else:
@@ -124,9 +124,9 @@ def source_problems(
                 f"the table `{name}` is other data than before",
                 notes=(
                     *_identity_changes(state.identity, new[name].identity),
-                    "a position in the one means nothing in the other",
+                    "a source offset in the one means nothing in the other",
                 ),
-                help=f"if it is the same data in another place, add --source-moved {name}; if not, {_OTHER_NAME}",
+                help=f"if it is the same data at another location, add --source-moved {name}; if not, {_OTHER_NAME}",
             )
     for group in watermarks.source_groups(program):
         for name in sorted(group & new.keys()):
@@ -136,7 +136,7 @@ def source_problems(
                     "STA011",
                     f"the query reads a new table, `{name}`, into the windows of `{others[0]}`",
                     notes=(
-                        f"windows that `{others[0]}` has closed were given already, and would be given again with its rows",
+                        f"windows closed by `{others[0]}` were emitted already, and would be emitted again with its rows",
                     ),
                     help=_WAY_OUT,
                 )

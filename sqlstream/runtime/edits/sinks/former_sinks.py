@@ -30,7 +30,7 @@ def check_passwords(
                 f"the password of `{spec.name}` is needed once more, and this file does not have it",
                 notes=(
                     f"the last run broke off before it was known that `{spec.name}` has epoch {last.epoch}",
-                    "passwords are kept nowhere; they come from the present file",
+                    "passwords are stored nowhere; they come from the present file",
                 ),
                 help=f"run the file once as it was, or keep the CREATE TABLE of `{spec.name}` in it for one more run",
             )

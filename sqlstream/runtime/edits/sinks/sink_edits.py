@@ -85,7 +85,7 @@ def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[D
             "STA016",
             f"the table `{spec.name}` gets only what comes after the savepoint",
             given.written.get(spec.name, Written()).query,
-            ("what was given before stays where it was given",),
+            ("rows that were written before stay where they are",),
             f"to have all of it here, run with --rewrite {spec.name}",
             severity="warning",
         )

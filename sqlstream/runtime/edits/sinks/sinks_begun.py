@@ -25,16 +25,16 @@ def written_anew(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
         goes_on = "without --rewrite it goes on with what it has; " if edit.former is not None else ""
         diagnostic = Diagnostic(
             "STA026",
-            f"the table `{spec.name}` would be written anew, but its target is not empty",
+            f"the table `{spec.name}` would be rewritten, but its target is not empty",
             at.table,
-            ("what is there would stand beside what it is given",),
+            ("rows that are there would be mixed with its result",),
             f"empty it, or name another place; {goes_on}{NOTHING_CHANGED}",
         )
         return replace(edit, diagnostics=(diagnostic,))
     what = {
         Begins.ANSWER: _whole(now, spec, given.forgotten),
         Begins.NOTHING_READ: ("nothing was read for it so far",),
-        Begins.NOW: ("what was read so far is not in it, which was accepted",),
+        Begins.NOW: ("what was read before is not in it, as accepted",),
         Begins.HISTORY: ("what was read is read again for it, up to where the sources are",),
     }[edit.begins or Begins.HISTORY]
     code = "STA016" if edit.begins is Begins.NOW else "STA017"
@@ -56,15 +56,15 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
             return replace(edit, begins=Begins.NOW)
         why = Diagnostic(
             "STA013",
-            f"the table `{spec.name}` is written in another place than before",
+            f"the table `{spec.name}` is written to another target than before",
             at.table,
-            ("the rows that it was given so far are in the former place, and stay there",),
-            f"have the whole history of the query in the new place, with `--rewrite {spec.name}`",
+            ("the rows that it has so far stay in the former target",),
+            f"to write the full result to the new target, run with `--rewrite {spec.name}`",
         )
         then = "will have only what is read from now on"
         consent = Consent(f"fresh:{spec.name}", f"`{spec.name}`", why, then, "let it begin there now")
         return replace(edit, consents=(consent,))
-    place = "in another place than before, and begins there anew" if moved else "new"
+    place = "written to another target than before, and starts there from nothing" if moved else "new"
     table = f"the table `{spec.name}` is {place}"
     match begins:
         case Begins.ANSWER:
@@ -78,15 +78,15 @@ def new_sink(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) ->
         case Begins.NOW:
             diagnostic = Diagnostic(
                 "STA016",
-                f"{table}, and is given rows from now on",
+                f"{table}, and gets rows from now on",
                 at.query,
-                ("what was read so far is not in it, which was accepted",),
+                ("what was read before is not in it, as accepted",),
                 severity="warning",
             )
         case Begins.HISTORY:
             diagnostic = Diagnostic(
                 "STA017",
-                f"{table}, and is given what the sources have had for it so far",
+                f"{table}, and gets the history of the sources",
                 at.query,
                 ("what was read is read again for it, up to where the sources are",),
                 f"to begin it with what is read from now on: --accept fresh:{spec.name}"

@@ -80,7 +80,7 @@ def going_on(
             "STA015",
             f"the table `{spec.name}` is written in another way than before",
             at,
-            (*moved, "what it was given so far would not be read as the rest is"),
+            (*moved, "rows that it has would not be read as the new ones are"),
             _way(spec, now),
             declared=True,
         )
@@ -137,7 +137,7 @@ def _table(
             return edit  # all of its rows were this pipeline's: it is reconciled with the new result in another way
         what = "its rows are replaced by the new result, in one transaction"
         if former.changelog == "append":
-            what += "; what others have written there goes, too"
+            what += "; rows that others have written there are deleted, too"
     else:
         edit = _from_now_on(edit, old, new, now, at, tuple(declared), of_others=of_others)
         edit = replace(edit, target=TargetEdit.ALTER)
@@ -322,12 +322,12 @@ def _other_answer(
     return _refused(
         edit,
         "STA014",
-        f"the table `{edit.spec.name}` holds the result of another query",
+        f"the table `{edit.spec.name}` has the result of another query",
         at,
         (
             *more,
             *answer_changes(old, new),
-            "only rows that change from now on would be written anew: the others would stay as the former query gave them",
+            "only rows that change from now on would be rewritten: the others would stay as the former query wrote them",
         ),
         _way(edit.spec, now),
     )
@@ -349,21 +349,21 @@ def _from_now_on(
         return _refused(
             edit,
             "STA014",
-            f"the table `{name}` was given rows of another query",
+            f"the table `{name}` has rows of another query",
             at,
             (
                 *answer,
-                "the query gives a row once, and would not give those again that were read before and "
+                "the query emits a row once, and would not emit those again that were read before and "
                 "left out by the former query",
             ),
             _way(edit.spec, now),
         )
     diagnostic = Diagnostic(
         "STA016",
-        f"the table `{name}` is given the rows of another query from now on",
+        f"the table `{name}` gets the rows of another query from now on",
         at.query,
-        (*declared, *answer, "what it was given before stays as it is"),
-        f"to have all of it by the new query, give it another, empty place, and run with --rewrite {name}",
+        (*declared, *answer, "rows that it has stay as they are"),
+        f"to rewrite it by the new query, give it another, empty target, and run with --rewrite {name}",
         severity="warning",
     )
     return replace(edit, diagnostics=(diagnostic,))
@@ -399,7 +399,7 @@ def _unknown(
     elif not same_stages:
         yield Diagnostic(
             "STA014",
-            f"the table `{new.name}` may hold the result of another query",
+            f"the table `{new.name}` may have the result of another query",
             at.query,
             ("this state directory was written by a version that did not record the content of tables",),
             f"run the file that wrote it, which notes it with the next epoch, and then edit it; {NOTHING_CHANGED}",

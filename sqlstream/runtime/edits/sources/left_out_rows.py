@@ -82,7 +82,7 @@ def left_out_problems(
             f"rows of `{name}` that this file leaves out can't be distinguished from the others",
             notes=(
                 "'execution.failing-rows' is 'dead-letter': a row over which one expression fails is in no table",
-                f"{which} would not be given its rows again, so that its expressions are not tried",
+                f"{which} would not get its rows again, so that its expressions are not tried",
             ),
             help="begin again: sqlstream run FILE --state-dir NEW, with the tables that are written emptied",
         )

@@ -249,7 +249,7 @@ def _nulls(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
         )
     if not keeps:
         raise Context(node, type_of).refuse(
-            "RESPECT NULLS can only stand behind ARRAY_AGG: all other aggregates skip NULLs",
+            "RESPECT NULLS can only follow ARRAY_AGG: all other aggregates skip NULLs",
             "leave it out, or keep NULLs with ARRAY_AGG",
         )
     return inner
