@@ -35,18 +35,18 @@ def main() -> int:
         # So few rows would be done in this process before Spark is up (docs/adr/0019-small-epochs-in-the-driver.md).
         with (folder / PIPELINE).open("a", encoding="utf-8") as file:
             file.write("\nSET 'execution.single-task-rows' = '0';\n")
-        _say(f"$ sqlstream run {PIPELINE}")
-        _say(
+        _print(f"$ sqlstream run {PIPELINE}")
+        _print(
             "  27,004 flights from New York in January 2013, in the order in which they landed; 521 were cancelled,"
         )
-        _say(
+        _print(
             "  have no event time, and are kept as dead letters of each table that would have counted them;\n"
             "  with SET 'execution.single-task-rows' = '0', so that all epochs run on Spark, small as they are\n"
         )
         code = run_cli(["run", pipeline, "--max-rows-per-epoch", "10000"])
         if code:
             return code
-        _say(
+        _print(
             "\n$ sqlstream run … --drain   (it goes on where it stopped; no more flights come: the last windows close)"
         )
         code = run_cli(["run", pipeline, "--drain"])
@@ -54,18 +54,18 @@ def main() -> int:
             return code
         _show(folder / "pipelines/flights/out/daily", "daily: each airport's day (TUMBLE)")
         _show(folder / "pipelines/flights/out/rush", "rush: busy three hours, every hour (HOP)")
-    _say(f"\n$ sqlstream golden check {PIPELINE}")
-    _say("  the same pipeline against the rows that DuckDB computes from the same SQL as a batch\n")
+    _print(f"\n$ sqlstream golden check {PIPELINE}")
+    _print("  the same pipeline against the rows that DuckDB computes from the same SQL as a batch\n")
     code = run_cli(["golden", "check", str(source)])
     if not code:
-        _say(
+        _print(
             f"\nThe pipeline is {PIPELINE}: read it, change it, run it.\n"
             f"Next: {Path(sys.executable).parent / 'sqlstream'} --help, and docs/getting-started.md"
         )
     return code
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -81,14 +81,14 @@ def _show(folder: Path, title: str) -> None:
         header.insert(1, "window_end")
     rows = sorted(row for row in rows if row != header)
     widths = [max(map(len, column)) for column in zip(header, *rows[:_SHOWN], strict=True)]
-    _say(f"\n{title}")
+    _print(f"\n{title}")
     for row in (header, *rows[:_SHOWN]):
         cells = [
             cell.ljust(w) if i < len(row) - 4 else cell.rjust(w)
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
-        _say(f"  {'  '.join(cells).rstrip()}")
-    _say(f"  … {len(rows):,} rows")
+        _print(f"  {'  '.join(cells).rstrip()}")
+    _print(f"  … {len(rows):,} rows")
 
 
 if __name__ == "__main__":

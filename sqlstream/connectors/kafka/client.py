@@ -49,7 +49,7 @@ _IGNORED = frozenset(
         """
     )
 )
-#: What only a consumer is told, and what only a producer is.
+#: Properties of consumers alone, and of producers alone.
 _CONSUMERS = frozenset(
     names_in(
         """
@@ -97,7 +97,7 @@ def confluent_kafka() -> ModuleType:
 
 
 def consumer_config(options: KafkaOptions) -> dict[str, str]:
-    """What a consumer is told: it commits nothing by itself, and sees the ends of partitions.
+    """The configuration of a consumer: it commits nothing by itself, and sees the ends of partitions.
 
     Raises DiagnosticError (OPT003) for properties that can't be translated.
     """
@@ -106,7 +106,7 @@ def consumer_config(options: KafkaOptions) -> dict[str, str]:
         # A partition that waits to be read again must not fill the memory, nor wait a second once it is read.
         "queued.max.messages.kbytes": "16384",
         "fetch.queue.backoff.ms": "10",
-        "log_level": "2",  # what troubles it is told with the error
+        "log_level": "2",  # its trouble is reported with the error
         **found,
         "group.id": options.group_id or "sqlstream",  # without one librdkafka makes no consumer
         "enable.auto.commit": "false",
@@ -119,7 +119,7 @@ def consumer_config(options: KafkaOptions) -> dict[str, str]:
 
 
 def producer_config(options: KafkaOptions) -> dict[str, str]:
-    """What a producer is told. Raises DiagnosticError (OPT003) for properties that can't be translated."""
+    """The configuration of a producer. Raises DiagnosticError (OPT003) for properties that can't be translated."""
     found = client_config(options.properties)
     memory = options.properties.get("buffer.memory", "")
     if memory.strip().isdigit():
@@ -128,7 +128,7 @@ def producer_config(options: KafkaOptions) -> dict[str, str]:
 
 
 def admin_config(options: KafkaOptions) -> dict[str, str]:
-    """What an administrator is told: where the brokers are, and who asks."""
+    """The configuration of an administrator: the brokers' addresses, and the login."""
     found = {"log_level": "2", **client_config(options.properties)}
     return {k: v for k, v in found.items() if k not in _PRODUCERS and k not in _CONSUMERS}
 
@@ -231,13 +231,13 @@ def made(make: Callable[[dict[str, Any]], Any], config: Mapping[str, Any]) -> An
     try:
         return make(dict(config))
     except kafka.KafkaException as error:
-        said = str(error.args[0].str()) if error.args else str(error)
+        message = str(error.args[0].str()) if error.args else str(error)
     except (TypeError, ValueError) as error:
-        said = str(error)
-    name = re.search(r'"([\w.]+)"', said)
+        message = str(error)
+    name = re.search(r'"([\w.]+)"', message)
     raise _refused(
         name[1] if name is not None else "*",
-        said,
+        message,
         "leave it out, or write what Kafka's Java clients or librdkafka call it",
     )
 

@@ -13,7 +13,7 @@ from sqlstream.connectors.kafka.positions import Offsets, Part
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _T = TypeVar("_T")
-#: How long one question may take before it is asked again, s.
+#: How long one request may take before it is repeated, s.
 _ASK_S = 10.0
 _PAUSE_S = 0.2
 #: How long a group's offsets are tried to be written, s.
@@ -21,9 +21,9 @@ _COMMIT_S = 5.0
 
 
 class Cluster:
-    """The brokers of a table, asked by one client, which is made with the first question.
+    """The brokers of a table, by one client, which is made with the first request.
 
-    Whatever they don't answer is asked again until the table's patience ends; then DiagnosticError (ENV010) is raised.
+    A request that they don't answer is repeated until the table's patience ends; then DiagnosticError (ENV010) is raised.
     """
 
     def __init__(self, options: KafkaOptions) -> None:
@@ -34,12 +34,12 @@ class Cluster:
 
     def topics(self) -> dict[str, Sequence[int]]:
         """The partitions of all topics that this user may see."""
-        found = self._asked(lambda admin: admin.list_topics(timeout=self._ask_s))
+        found = self._call(lambda admin: admin.list_topics(timeout=self._ask_s))
         return {name: sorted(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
     def cluster_id(self) -> str:
         """What the cluster calls itself."""
-        return str(self._asked(lambda admin: admin.list_topics(timeout=self._ask_s)).cluster_id or "")
+        return str(self._call(lambda admin: admin.list_topics(timeout=self._ask_s)).cluster_id or "")
 
     def ids(self, topics: Sequence[str]) -> dict[str, str]:
         """What the brokers know topics by, without those that are not there; "" from brokers that give topics no id."""
@@ -56,7 +56,7 @@ class Cluster:
                         raise
             return found
 
-        return self._asked(ask) if topics else {}
+        return self._call(ask) if topics else {}
 
     def earliest(self, parts: Iterable[Part]) -> dict[Part, int]:
         """The first offsets that are there."""
@@ -81,7 +81,7 @@ class Cluster:
             answer = admin.list_consumer_group_offsets(wanted, request_timeout=self._ask_s)[group].result()
             return {(p.topic, p.partition): p.offset for p in answer.topic_partitions if p.offset >= 0}
 
-        return self._asked(ask) if parts else {}
+        return self._call(ask) if parts else {}
 
     def compacted(self, topics: Sequence[str]) -> dict[str, str]:
         """The topics whose records may be gone by compaction, and why that is thought."""
@@ -104,7 +104,7 @@ class Cluster:
                     )
             return found
 
-        return self._asked(ask) if topics else {}
+        return self._call(ask) if topics else {}
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Write down the offsets of a group; not as patiently as else, as the run waits, and does not need them."""
@@ -121,7 +121,7 @@ class Cluster:
                     if part.error is not None:
                         raise confluent_kafka().KafkaException(part.error)
 
-        self._asked(ask, patience_s=min(self._options.patience_s, _COMMIT_S))
+        self._call(ask, patience_s=min(self._options.patience_s, _COMMIT_S))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -142,7 +142,7 @@ class Cluster:
             )
             return {(p.topic, p.partition): int(future.result().offset) for p, future in asked.items()}
 
-        return self._asked(ask) if wanted else {}
+        return self._call(ask) if wanted else {}
 
     def _client(self) -> Any:
         if self._admin is None:
@@ -155,7 +155,7 @@ class Cluster:
     def _heard(self, error: Any) -> None:
         self._trouble = error.str()
 
-    def _asked(self, ask: Callable[[Any], _T], *, patience_s: float | None = None) -> _T:
+    def _call(self, ask: Callable[[Any], _T], *, patience_s: float | None = None) -> _T:
         kafka = confluent_kafka()
         patience_s = self._options.patience_s if patience_s is None else patience_s
         deadline = time.monotonic() + patience_s
@@ -163,31 +163,31 @@ class Cluster:
             try:
                 return ask(self._client())
             except kafka.KafkaException as error:
-                said = error.args[0]
-                if said.code() in _refusals(kafka):
-                    raise self._refused(said.str()) from error
+                reason = error.args[0]
+                if reason.code() in _refusals(kafka):
+                    raise self._refused(reason.str()) from error
                 if time.monotonic() > deadline:
-                    raise self._away(self._trouble or said.str(), patience_s) from error
+                    raise self._away(self._trouble or reason.str(), patience_s) from error
                 # What a client knows of leaders it may go on asking by, though these have changed.
                 self._admin = None
                 time.sleep(_PAUSE_S)
 
-    def _refused(self, said: str) -> DiagnosticError:
+    def _refused(self, reason: str) -> DiagnosticError:
         return DiagnosticError(
             Diagnostic(
                 "ENV010",
-                f"Kafka's brokers at {self._options.brokers} refuse: {said}",
+                f"Kafka's brokers at {self._options.brokers} refuse: {reason}",
                 help="look at 'properties.security.protocol' and 'properties.sasl.*', and at the user's rights (ACLs)",
             ),
             exit_code=5,
         )
 
-    def _away(self, said: str, patience_s: float) -> DiagnosticError:
+    def _away(self, reason: str, patience_s: float) -> DiagnosticError:
         return DiagnosticError(
             Diagnostic(
                 "ENV010",
                 f"Kafka's brokers can't be reached at {self._options.brokers}",
-                notes=(said, f"they were asked for {patience_s:.0f} s"),
+                notes=(reason, f"no answer for {patience_s:.0f} s"),
                 help="start them, or fix 'properties.bootstrap.servers'; the run goes on where it stopped",
             ),
             exit_code=5,

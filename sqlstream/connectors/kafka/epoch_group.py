@@ -2,7 +2,7 @@
 
 The group is of one table of one state directory, the offset stands at the topic's partition 0. Kafka forgets offsets that
 were not written for long (`offsets.retention.minutes`, a week); so where a run ends the state directory notes it, too, with
-the topic's id, and that is asked where Kafka has forgotten.
+the topic's id, and that is read where Kafka has forgotten.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class EpochGroup:
         self.name = group
         self._clients: dict[bool, Any] = {}
         self._noted: int | None = None
-        self._said: str | None = None
+        self._client_error: str | None = None
 
     def metadata(self) -> Any:
-        """What a transaction is told of the group."""
+        """The group's metadata for a transaction."""
         return self._client(stable=True).consumer_group_metadata()
 
     def offsets(self, record: Record) -> list[Any]:
@@ -49,7 +49,7 @@ class EpochGroup:
 
     def commit(self, record: Record) -> None:
         """Write a record outside of a transaction."""
-        self._asked(
+        self._call(
             lambda client: client.commit(offsets=self.offsets(record), asynchronous=False), stable=True
         )
 
@@ -57,14 +57,14 @@ class EpochGroup:
         """The last epoch that is committed; with `lock` no transaction of a former driver can be open."""
         wanted = [confluent_kafka().TopicPartition(self._topic, 0)]
         try:
-            found = self._asked(
+            found = self._call(
                 lambda client: client.committed(wanted, _ANSWER_S if lock else _STABLE_S), stable=True
             )
         except LostConnectionError:
             if lock:
                 raise
             # A transaction may be open, of a driver that is at work or has died: it is not committed.
-            found = self._asked(lambda client: client.committed(wanted, _ANSWER_S), stable=False)
+            found = self._call(lambda client: client.committed(wanted, _ANSWER_S), stable=False)
         (one,) = found
         if one.error is not None:
             if one.error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"):
@@ -77,7 +77,7 @@ class EpochGroup:
 
     def partitions(self) -> int | None:
         """How many partitions the topic has; None if there is no such topic."""
-        found = self._asked(lambda client: client.list_topics(self._topic, _ANSWER_S), stable=True)
+        found = self._call(lambda client: client.list_topics(self._topic, _ANSWER_S), stable=True)
         topic = found.topics[self._topic]
         if topic.error is not None:
             if topic.error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
@@ -114,7 +114,7 @@ class EpochGroup:
                 client.unassign()
             return True
 
-        return bool(self._asked(look, stable=True))
+        return bool(self._call(look, stable=True))
 
     def note(self, epoch: int) -> None:
         """Keep in the state directory that the topic has an epoch, for when Kafka has forgotten; never raises."""
@@ -153,19 +153,20 @@ class EpochGroup:
         found = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_ANSWER_S)
         return str(found[self._topic].result().topic_id)
 
-    def _asked(self, ask: Any, *, stable: bool) -> Any:
+    def _call(self, ask: Any, *, stable: bool) -> Any:
         client = self._client(stable=stable)
-        self._said = None
+        self._client_error = None
         try:
             return ask(client)
         except confluent_kafka().KafkaException as error:
-            # The error is that nobody answered; why (a password, say) the client tells beside it, once it is polled.
+            # The error is that nobody answered; why (a password, say) the client reports in its error callback, once it
+            # is polled.
             with suppress(Exception):
                 client.poll(0)
-            raise self._failures.of(error, said=self._said) from error
+            raise self._failures.of(error, client_error=self._client_error) from error
 
     def _on_error(self, error: Any) -> None:
-        self._said = error.str()
+        self._client_error = error.str()
 
     def _client(self, *, stable: bool) -> Any:
         if stable not in self._clients:

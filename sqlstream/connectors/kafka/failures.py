@@ -35,15 +35,15 @@ class Failures:
         self._name, self._location = name, location
         self._transactions, self._group = transactions, group
 
-    def of(self, error: Any, *, said: str | None = None) -> Exception:
-        """The error for a KafkaException or a KafkaError; `said` is what the client has told beside it.
+    def of(self, error: Any, *, client_error: str | None = None) -> Exception:
+        """The error for a KafkaException or a KafkaError; `client_error` is what the client's error callback got.
 
         LostConnectionError is for what may be better the next time.
         """
         found = error.args[0] if isinstance(error, confluent_kafka().KafkaException) else error
         code, text = found.name(), found.str()
-        if said is not None and said not in text:
-            text = f"{text} ({said})"
+        if client_error is not None and client_error not in text:
+            text = f"{text} ({client_error})"
         if code in _RIGHTS:
             return unusable(
                 self._location,
@@ -51,7 +51,7 @@ class Failures:
                 f"allow it: this sink needs {', '.join(_RIGHTS.values())} (topic, group '{self._group}', transactional id "
                 f"'{self._transactions}'); then run again: nothing is lost",
             )
-        if code in _LOGIN or (said is not None and "authentication" in said.lower()):
+        if code in _LOGIN or (client_error is not None and "authentication" in client_error.lower()):
             return unusable(
                 self._location,
                 text,

@@ -3,7 +3,7 @@
 `confluent_kafka` makes a Message of each record, with an object for each of its fields, which costs more than all that
 librdkafka does (benchmarks/kafka_consume.py). This calls the same library, the one that the package brings, through its
 C API: a batch is an array of pointers to `rd_kafka_message_t`, whose layout that API fixes, and Arrow gathers the bytes
-that they point at. Only what C has no field for (time, headers, leader epoch) is asked of each record.
+that they point at. Only what C has no field for (time, headers, leader epoch) is read per record by a call.
 
 Partitions are read by the simple consumer: one client with its connections for all partitions, a queue for each of them,
 and no group.
@@ -93,20 +93,20 @@ class Client:
     def __init__(self, config: Mapping[str, str]) -> None:
         """Raises DiagnosticError (OPT003) for a configuration that librdkafka refuses."""
         self._lib = _library()
-        said = ctypes.create_string_buffer(512)
+        message = ctypes.create_string_buffer(512)
         conf = self._lib.conf_new()
         for name, value in config.items():
-            if self._lib.conf_set(conf, name.encode(), value.encode(), said, len(said)):
+            if self._lib.conf_set(conf, name.encode(), value.encode(), message, len(message)):
                 self._lib.conf_destroy(conf)
-                raise _refused(name, said.value.decode(errors="replace"))
-        #: What the client said last of brokers that it can't reach or that refuse it.
+                raise _refused(name, message.value.decode(errors="replace"))
+        #: The client's last error about brokers that it can't reach or that refuse it.
         self.trouble, self.code = "", OK
         self._callback = _ERROR_CALLBACK(self._heard)  # kept as long as the client calls it
         self._lib.conf_set_error_cb(conf, self._callback)
-        self._handle = self._lib.new(1, conf, said, len(said))
+        self._handle = self._lib.new(1, conf, message, len(message))
         if not self._handle:
             self._lib.conf_destroy(conf)
-            raise _refused("*", said.value.decode(errors="replace"))
+            raise _refused("*", message.value.decode(errors="replace"))
         self._topics: dict[str, int] = {}
 
     def partition(self, topic: str, number: int) -> PartitionQueue:
@@ -288,12 +288,12 @@ def _gather(addresses: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64]) ->
     return memory.take(every_second)
 
 
-def _refused(name: str, said: str) -> DiagnosticError:
+def _refused(name: str, message: str) -> DiagnosticError:
     return DiagnosticError(
         Diagnostic(
             "OPT003",
             f"the property `properties.{name}` can't be used",
-            notes=(said,),
+            notes=(message,),
             help="leave it out, or write what Kafka's Java clients or librdkafka call it",
         )
     )

@@ -55,14 +55,14 @@ def losses(
 
 def refused(table: str, found: list[Loss]) -> DiagnosticError:
     """The error for what is gone, as long as nobody has agreed to it."""
-    told = [loss.text for loss in found[:_MOST_NAMED]]
+    notes = [loss.text for loss in found[:_MOST_NAMED]]
     if len(found) > _MOST_NAMED:
-        told.append(f"and {len(found) - _MOST_NAMED} more partitions")
+        notes.append(f"and {len(found) - _MOST_NAMED} more partitions")
     return DiagnosticError(
         Diagnostic(
             "DAT015",
             f"records of `{table}` are gone before they were read{_how_many(found)}",
-            notes=tuple(told),
+            notes=tuple(notes),
             help=f"keep records longer (retention.ms); or go on with what is there, with `--accept lost:{table}`",
         ),
         exit_code=4,
@@ -70,7 +70,7 @@ def refused(table: str, found: list[Loss]) -> DiagnosticError:
 
 
 def accepted(table: str, found: list[Loss]) -> Diagnostic:
-    """What is said of a loss that was agreed to."""
+    """The warning about a loss that was agreed to."""
     return Diagnostic(
         "DAT015",
         f"records of `{table}` are left out, as they are gone{_how_many(found)}",

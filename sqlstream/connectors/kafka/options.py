@@ -17,7 +17,7 @@ from sqlstream_planner.catalog.options import find_option
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _PROPERTY = "properties."
-#: The properties that are options of ours; the clients are told by us.
+#: The properties that are options of ours; we set them for the clients.
 _OURS = frozenset({"group.id", "auto.offset.reset", "isolation.level"})
 
 

@@ -65,7 +65,7 @@ def lane(part: Part) -> str:
     return f"{part[0]}/{part[1]}"
 
 
-#: Of more partitions than these, only how many there are is said.
+#: Of more partitions than these, only the number is shown.
 _SHOWN = 3
 
 

@@ -29,14 +29,14 @@ _LOOKS, _LOOK_S = 12, 0.25
 PATIENCE_S = 30.0
 #: The same for what the client may not come back from, at first; twice as long after each time.
 _FIRST_S = 8.0
-#: How much longer a call may take than it was told, seconds.
+#: How much longer a call may take than its timeout, seconds.
 _BEYOND_S = 5.0
 #: A transaction's time, ms, as long as brokers allow by default; the shorter ones are for those that don't.
 _TIMEOUTS_MS = (900_000, 300_000, 60_000)
 
-#: What is said of a broker that was connected, and is not any more.
+#: The error of a broker that was connected, and is not any more.
 _LOST = frozenset(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
-#: What is said of records that are dropped because of something else.
+#: The error of records that are dropped because of something else.
 _DROPPED = frozenset(("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_STATE"))
 
 _SILENT = logging.getLogger("sqlstream.connectors.kafka.client")
@@ -65,7 +65,7 @@ class Producing:
         self._clock = clock
         self._producer: Any = None
         self._failed: Any = None
-        self._said: str | None = None
+        self._client_error: str | None = None
         self._lost_broker = False
         self._unanswered = 0
         self._began: float | None = None
@@ -89,7 +89,7 @@ class Producing:
         One that has lost its connection to a broker since its last transaction is made anew, see `_answered`.
         """
         if self._producer is not None and self._transactions is not None and self._began is None:
-            self._producer.poll(0)  # it tells what has happened
+            self._producer.poll(0)  # it reports what has happened
             if self._lost_broker:
                 self._producer = None
         if self._producer is not None:
@@ -108,7 +108,7 @@ class Producing:
             except confluent_kafka().KafkaException as error:
                 if error.args[0].name() == "INVALID_TRANSACTION_TIMEOUT" and timeout != _TIMEOUTS_MS[-1]:
                     continue
-                raise self._failures.of(error, said=self._said) from error
+                raise self._failures.of(error, client_error=self._client_error) from error
             self._producer, self._timeout_s = producer, timeout / 1000
             return
 
@@ -217,7 +217,7 @@ class Producing:
             self._failed = error
 
     def _on_error(self, error: Any) -> None:
-        self._said = error.str()
+        self._client_error = error.str()
         self._lost_broker |= error.name() in _LOST
 
     def _send(self, records: Records, places: pa.Array | None, part: slice, partition: int | None) -> None:
@@ -271,7 +271,7 @@ class Producing:
             raise self._error(self._failed if self._failed is not None else error) from error
 
     def _again(self, call: Callable[[], object], most_s: float | None = None) -> None:
-        """What takes longer than the client waits goes on where it was, when it is asked again."""
+        """What takes longer than the client waits goes on where it was, when it is called again."""
         deadline = self._clock() + PATIENCE_S
         while True:
             try:
@@ -313,7 +313,7 @@ class Producing:
     def _error(self, error: Any) -> Exception:
         """What an error means; a transaction that was open for too long looks like one that was taken away."""
         error = self._reason(error)
-        found = self._failures.of(error, said=self._said)
+        found = self._failures.of(error, client_error=self._client_error)
         open_for = 0.0 if self._began is None else self._clock() - self._began
         fatal = error.args[0] if isinstance(error, confluent_kafka().KafkaException) else error
         if fatal.fatal():
@@ -339,7 +339,7 @@ class Producing:
 
 
 def _without_aliases(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the one of their names that is ours, so that what the user says is not said twice."""
+    """Options in the one of their names that is ours, so that no option is given twice."""
     names = {
         "delivery.timeout.ms": "message.timeout.ms",
         "request.required.acks": "acks",

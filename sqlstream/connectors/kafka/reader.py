@@ -46,8 +46,8 @@ class KafkaReader:
         self._upserts = descriptor.changelog
         self._config = consumer_config(self._options)
         self._columns = _columns_of(spec, self._options, upserts=self._upserts)
-        self._told = tuple(m for m in spec.metadata if m.key.startswith(OF_VALUE))
-        self._metadata = tuple(m for m in spec.metadata if m not in self._told)
+        self._of_values = tuple(m for m in spec.metadata if m.key.startswith(OF_VALUE))
+        self._metadata = tuple(m for m in spec.metadata if m not in self._of_values)
         self._value = self._reader(self._options.value, self._columns.values, self._columns.declared_values)
         self._key: RecordReader | None = None
         if self._options.key is not None and self._columns.keys:
@@ -161,7 +161,7 @@ class KafkaReader:
                 ),
                 ()
                 if of_key
-                else tuple((m.key.removeprefix(OF_VALUE), Column(m.name, m.type)) for m in self._told),
+                else tuple((m.key.removeprefix(OF_VALUE), Column(m.name, m.type)) for m in self._of_values),
             )
         )
 
@@ -200,8 +200,8 @@ class KafkaReader:
         same = values.num_rows == records.num_rows and bool(
             pc.all(pc.equal(numbers, pa.array(np.arange(records.num_rows)))).as_py() is not False
         )
-        for told in self._told:
-            columns[told.name] = values.column(told.name)
+        for of_value in self._of_values:
+            columns[of_value.name] = values.column(of_value.name)
         for metadata in self._metadata:
             found = records.column(metadata.key)
             columns[metadata.name] = found if same else found.take(numbers)

@@ -1,4 +1,4 @@
-"""How many bytes an offset stands for, by a look at the first records: brokers tell offsets, and no sizes."""
+"""How many bytes an offset stands for, by a look at the first records: brokers give offsets, and no sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epoch's rows as records: keys, values, and what else Kafka is told of each.
+"""An epoch's rows as records: keys, values, and the other fields of each.
 
 Rows that only come are written as their tasks staged them. Changes are put together first, by DuckDB, which spills to disk:
 a row may come in one part and go in another. A changelog has, for each key, what goes before what comes; `upsert-kafka` has

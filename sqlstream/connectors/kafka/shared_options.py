@@ -30,11 +30,11 @@ METADATA = MappingProxyType(
     }
 )
 
-#: What stands before the metadata that the format of values tells.
+#: The prefix of metadata of the values' format.
 OF_VALUE = "value."
 BROKERS = "properties.bootstrap.servers"
 _OF_CLIENT = "a property of Kafka's clients"
-#: Secrets that nothing in their names tells, or that are only whole together with them.
+#: Secrets that their names don't show, or that are only whole together with them.
 _SECRET = (
     "sasl.jaas.config",
     "sasl.password",

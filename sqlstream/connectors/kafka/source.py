@@ -46,7 +46,8 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
     """Topics, read partition by partition, each of which is a lane.
 
     A position is a `KafkaPosition`: where reading began, and where it ends if it does, are decided once and kept in it. With
-    read_committed nothing behind an open transaction is planned. `clock` (seconds) tells when to look for partitions again.
+    read_committed nothing behind an open transaction is planned. `clock` (seconds) decides when to look for partitions
+    again.
     """
 
     def __init__(
@@ -156,19 +157,19 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         missing = sorted(at.next.keys() - there)
         here = [part for part in at.next if part in there]
         earliest, latest = self._cluster.earliest(here), self._cluster.latest(here)
-        told = [f"topic '{topic}', partition {number}, is not there" for topic, number in missing]
-        told += [
+        wrong = [f"topic '{topic}', partition {number}, is not there" for topic, number in missing]
+        wrong += [
             f"topic '{part[0]}', partition {part[1]}: offset {at.next[part]} is wanted, "
             f"{earliest[part]} to {latest[part]} are there"
             for part in here
             if not earliest[part] <= at.next[part] <= latest[part]
         ]
-        if told:
+        if wrong:
             raise DiagnosticError(
                 Diagnostic(
                     "STA018",
                     f"the topics of `{self._spec.name}` are not the same at {self._options.brokers}",
-                    notes=tuple(told),
+                    notes=tuple(wrong),
                     help="name brokers that have the same partitions with the same offsets",
                 ),
                 exit_code=4,
@@ -286,7 +287,7 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         other = bool(at.cluster and self._cluster_id) and at.cluster != self._cluster_id
         if other and self._context.store.exists(self._taken):
             other = self._context.store.get(self._taken).decode() != self._cluster_id
-            if not other:  # it was said to have moved: ids of topics are those of another cluster
+            if not other:  # it was moved by `--source-moved`: ids of topics are those of another cluster
                 at = replace(at, ids={**at.ids, **self._known_ids(parts)}, cluster=self._cluster_id)
         found = losses.losses(at, earliest, latest, self._ids, other_cluster=other)
         if not found:

@@ -106,7 +106,7 @@ class Topic:
         try:
             return group.record(self._job, lock=True)
         except LostConnectionError:
-            # Another driver may have a transaction open: then this one is fenced, and is told when it would write.
+            # Another driver may have a transaction open: then this one is fenced, and gets the error when it would write.
             producing.send_offsets(group.offsets(Record(self._job, self._known_as, 0)), group.metadata())
             producing.abort()
             raise
