@@ -16,12 +16,12 @@ def test_there_is_a_version_of_each_package() -> None:
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     versions = {canonicalize_name(name): version for name, version in pinned.items()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [
+    wanted = [
         *project["dependencies"],
         *(one for extra in project["optional-dependencies"].values() for one in extra),
     ]
-    assert len(asked) > 10
-    for text in asked:
+    assert len(wanted) > 10
+    for text in wanted:
         requirement = Requirement(text)
         version = versions[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), (text, version)

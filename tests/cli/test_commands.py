@@ -272,16 +272,16 @@ def test_mistakes_of_tables_and_of_queries_are_told_together(
         "INSERT INTO out SELECT b FROM more;\nINSERT INTO more SELECT 1 + 'x' FROM more;\nINSERT INTO nothing SELECT 1 AS c;"
     )
     assert run_cli(["check", "--json", str(pipeline)]) == 1
-    told = json.loads(capsys.readouterr().out)["diagnostics"]
-    assert [(d["code"], d["message"].split("`")[1]) for d in told] == [
+    reported = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert [(d["code"], d["message"].split("`")[1]) for d in reported] == [
         ("OPT002", "formt"),
         ("OPT002", "x"),
         ("SQL013", "nothing"),
     ]
     pipeline.write_text(PIPELINE.format(expression="aa").replace("'print'", "'prnt'"))
     assert run_cli(["check", "--json", str(pipeline)]) == 1
-    told = json.loads(capsys.readouterr().out)["diagnostics"]
-    assert [d["code"] for d in told] == ["OPT001", "SQL010"]
+    reported = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert [d["code"] for d in reported] == ["OPT001", "SQL010"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -85,15 +85,15 @@ def on_a_terminal(*arguments: str, answer: bytes, stdout: bool = True) -> tuple[
     )
     os.close(theirs)
     shown, until = "", time.monotonic() + 300
-    asked = False
+    wanted = False
     while time.monotonic() < until:
         if select.select([ours], [], [], 0.5)[0]:
             try:
                 shown += os.read(ours, 4096).decode()
             except OSError:  # nobody writes any more
                 break
-        if QUESTION in shown and not asked:
-            asked = True
+        if QUESTION in shown and not wanted:
+            wanted = True
             os.write(ours, answer)
     code = process.wait(timeout=30)
     os.close(ours)

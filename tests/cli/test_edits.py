@@ -53,14 +53,14 @@ def test_another_answer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "in/1.json").write_text('{"k": 7, "v": 1}\n')
     assert run(written, text) == 0  # today, long after that
     assert run(written, text.replace("COUNT(*) FROM", "MAX(v) FROM")) == 4
-    told = capsys.readouterr().err
-    assert "error[STA014]: the table `counts` has the result of another query" in told
-    assert f"--> {written}:5:20" in told
-    assert "5 | INSERT INTO counts SELECT k, MAX(v) FROM t GROUP BY k;" in told
-    assert "= note: its column `n` was count(rows) and is max(v)" in told
-    assert "= note: the state has forgotten keys" in told
-    assert "nothing was changed" in told
-    assert "Something else" not in told
+    reported = capsys.readouterr().err
+    assert "error[STA014]: the table `counts` has the result of another query" in reported
+    assert f"--> {written}:5:20" in reported
+    assert "5 | INSERT INTO counts SELECT k, MAX(v) FROM t GROUP BY k;" in reported
+    assert "= note: its column `n` was count(rows) and is max(v)" in reported
+    assert "= note: the state has forgotten keys" in reported
+    assert "nothing was changed" in reported
+    assert "Something else" not in reported
     assert run(written, text) == 0
 
 
@@ -80,11 +80,11 @@ def test_an_answer_in_the_state_is_brought_to_the_new_one(written: Path, sqlstre
 def test_another_place_needs_a_word(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = "'path' = 'out', 'format' = 'json'"
     assert run(written, TEXT.replace(place, "'path' = 'out2', 'format' = 'csv'")) == 3
-    told = capsys.readouterr().err
-    assert "error[STA013]: the table `copies` is written to another target than before" in told
-    assert f"--> {written}:4:14" in told
-    assert "--rewrite copies" in told
-    assert "--accept fresh:copies" in told
+    reported = capsys.readouterr().err
+    assert "error[STA013]: the table `copies` is written to another target than before" in reported
+    assert f"--> {written}:4:14" in reported
+    assert "--rewrite copies" in reported
+    assert "--accept fresh:copies" in reported
     assert not (written.parent / "out2").exists()
 
 
@@ -95,27 +95,27 @@ def test_another_format_in_the_same_place_is_refused(
         run(written, TEXT.replace("'path' = 'out', 'format' = 'json'", "'path' = 'out', 'format' = 'csv'"))
         == 4
     )
-    told = capsys.readouterr().err
-    assert "error[STA015]: the table `copies` is written in another way than before" in told
-    assert f"--> {written}:4:14" in told
-    assert "= note: format was 'json' and is 'csv'" in told
+    reported = capsys.readouterr().err
+    assert "error[STA015]: the table `copies` is written in another way than before" in reported
+    assert f"--> {written}:4:14" in reported
+    assert "= note: format was 'json' and is 'csv'" in reported
 
 
 def test_another_source_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(written.parent / "in", written.parent / "other")
     assert run(written, TEXT.replace("'path' = 'in'", "'path' = 'other'")) == 4
-    told = capsys.readouterr().err
-    assert "error[STA011]: the table `t` is other data than before" in told
-    assert "= note: path was 'in' and is 'other'" in told
+    reported = capsys.readouterr().err
+    assert "error[STA011]: the table `t` is other data than before" in reported
+    assert "= note: path was 'in' and is 'other'" in reported
 
 
 def test_rows_from_now_on_are_told_of(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(written, TEXT.replace("SELECT k, v FROM t", "SELECT k, v + 1 FROM t WHERE v > 3")) == 0
-    told = capsys.readouterr().err
-    assert "warning[STA016]: the table `copies` gets the rows of another query from now on" in told
-    assert f"--> {written}:6:20" in told
-    assert "rows that it has stay as they are" in told
-    assert "nothing new" in told
+    reported = capsys.readouterr().err
+    assert "warning[STA016]: the table `copies` gets the rows of another query from now on" in reported
+    assert f"--> {written}:6:20" in reported
+    assert "rows that it has stay as they are" in reported
+    assert "nothing new" in reported
 
 
 def test_the_same_in_other_words_is_not(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,11 +67,11 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Told:
-    return Told(capsys)
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    return Printed(capsys)
 
 
-class Told:
+class Printed:
     """Runs `plan` and gives what it says; the exit code is checked."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,13 +94,13 @@ def edited(file: Path, *changes: tuple[str, str]) -> Path:
     return file
 
 
-def test_without_a_state_all_is_read(tmp_path: Path, told: Told) -> None:
+def test_without_a_state_all_is_read(tmp_path: Path, printed: Printed) -> None:
     file = tmp_path / "p.sql"
     file.write_text(TEXT)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").touch()
     assert (
-        told(file)
+        printed(file)
         == f"""\
 {file} has no state yet in {tmp_path}/.sqlstream/p
 
@@ -114,56 +114,56 @@ Nothing is kept yet: a run reads everything, and the result is exact.
     assert not (tmp_path / ".sqlstream").exists()
 
 
-def test_a_first_plan_looks_at_what_a_run_reads(tmp_path: Path, told: Told) -> None:
+def test_a_first_plan_looks_at_what_a_run_reads(tmp_path: Path, printed: Printed) -> None:
     file = tmp_path / "p.sql"
     file.write_text(TEXT)
-    told(file, code=1)
-    assert f"error[DAT004]: path '{tmp_path}/in' does not exist" in told.err
+    printed(file, code=1)
+    assert f"error[DAT004]: path '{tmp_path}/in' does not exist" in printed.err
     file.write_text(TEXT.replace("'json'", "'parquet'"))
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.parquet").write_text("k,v\n")
-    told(file, code=1)
-    assert "error[DAT003]" in told.err
-    assert "not a readable Parquet file" in told.err
+    printed(file, code=1)
+    assert "error[DAT003]" in printed.err
+    assert "not a readable Parquet file" in printed.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "p.sql"]
 
 
-def test_a_first_plan_waits_for_no_folder_that_is_watched(tmp_path: Path, told: Told) -> None:
+def test_a_first_plan_waits_for_no_folder_that_is_watched(tmp_path: Path, printed: Printed) -> None:
     file = tmp_path / "p.sql"
     file.write_text(TEXT.replace("'path' = 'in'", "'path' = 'in', 'source.monitor-interval' = '1 s'"))
-    assert "Nothing is kept yet" in told(file)
+    assert "Nothing is kept yet" in printed(file)
 
 
-def test_a_plan_looks_at_a_source_that_is_new(file: Path, told: Told) -> None:
+def test_a_plan_looks_at_a_source_that_is_new(file: Path, printed: Printed) -> None:
     more = "CREATE TABLE u (k INT) WITH ('connector' = 'filesystem', 'path' = 'more', 'format' = 'json');\n"
     sink = "CREATE TABLE o WITH ('connector' = 'filesystem', 'path' = 'o', 'format' = 'json') AS SELECT k FROM u;\n"
     file.write_text(more + file.read_text() + sink)
-    told(file, code=1)
-    assert "error[DAT004]" in told.err
+    printed(file, code=1)
+    assert "error[DAT004]" in printed.err
     (file.parent / "more").mkdir()
     (file.parent / "more/0.json").touch()
-    assert "u (filesystem)" in told(file)
+    assert "u (filesystem)" in printed(file)
 
 
-def test_the_same_file_changes_nothing(file: Path, told: Told) -> None:
+def test_the_same_file_changes_nothing(file: Path, printed: Printed) -> None:
     expected = f"""\
 {file} against its last state: epoch 1, 2026-11-22 09:14, 3 rows of state, 102 B
 
 Nothing changes: all state is kept. The result is exact.
 """
-    assert told(file) == expected
-    assert told.err == ""
+    assert printed(file) == expected
+    assert printed.err == ""
     edited(
         file,
         ("COUNT(*)", "count(*) AS c"),
         ("SUM(v)", "sum(x.v) AS total"),
         ("FROM t\nGROUP", "FROM t AS x\nGROUP"),
     )
-    assert told(file) == expected
+    assert printed(file) == expected
 
 
-def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
-    shown = told(edited(file, ("SUM(v)", "MAX(v)")))
+def test_what_is_kept_computed_anew_and_dropped(file: Path, printed: Printed) -> None:
+    shown = printed(edited(file, ("SUM(v)", "MAX(v)")))
     lines = shown.splitlines()
     assert lines[2:6] == [
         "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
@@ -177,16 +177,16 @@ def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
         "  copies (filesystem)             goes on",
     ]
     assert lines[-1] == "2 fields kept, 1 backfilled, 1 dropped. The result is exact."
-    assert "warning[STA017]: the table `counts` is reconciled with the result of another query" in told.err
-    assert "= note: its column `s` was cast(sum(v) as BIGINT) and is max(v)" in told.err
+    assert "warning[STA017]: the table `counts` is reconciled with the result of another query" in printed.err
+    assert "= note: its column `s` was cast(sum(v) as BIGINT) and is max(v)" in printed.err
 
 
-def test_a_state_that_nothing_needs_is_dropped_whole(file: Path, told: Told) -> None:
+def test_a_state_that_nothing_needs_is_dropped_whole(file: Path, printed: Printed) -> None:
     text = TEXT[: TEXT.index("INSERT INTO counts")] + TEXT[TEXT.index("INSERT INTO copies") :]
     file.write_text(
         text.replace(text[text.index("CREATE TABLE counts") : text.index("CREATE TABLE copies")], "")
     )
-    assert told(file).splitlines()[2:] == [
+    assert printed(file).splitlines()[2:] == [
         "  t (filesystem)                    reads on at file 1, offset 0; 10 rows read",
         "  - group_aggregate_1: groups by k  DROP      3 rows, 102 B; stays in savepoints",
         "  copies (filesystem)               goes on",
@@ -196,24 +196,24 @@ def test_a_state_that_nothing_needs_is_dropped_whole(file: Path, told: Told) -> 
     ]
 
 
-def test_rows_that_stay_as_they_were_given_are_told_of(file: Path, told: Told) -> None:
-    shown = told(edited(file, ("SELECT k, v FROM", "SELECT k, v + 1 FROM")))
+def test_rows_that_stay_as_they_were_given_are_told_of(file: Path, printed: Printed) -> None:
+    shown = printed(edited(file, ("SELECT k, v FROM", "SELECT k, v + 1 FROM")))
     assert "  copies (filesystem)             the new query from the next row on  p.sql:12:20\n" in shown
     assert shown.endswith(
         "3 fields kept. `copies` has the new query from the next row on; rows that it has stay as they are.\n"
     )
-    assert "warning[STA016]" in told.err
+    assert "warning[STA016]" in printed.err
 
 
-def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Told) -> None:
+def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, printed: Printed) -> None:
     """The row of the fourth epoch is of 09:03:30, so that its watermark is 09:03:25."""
     file = ran(tmp_path, WINDOWS, rows_per_epoch=1, max_epochs=4)
-    shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
+    shown = printed(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
     assert "the new query in windows that end after 2026-11-22 09:03:00 " in shown
     assert "  window_aggregate_1: TUMBLE window of 1 minute by k" in shown
     text = file.read_text()
     file.write_text(text[:-2] + "\nUNION ALL SELECT ts, k, 0 FROM t;\n")
-    assert "the new query from the next row on" in told(file)
+    assert "the new query from the next row on" in printed(file)
 
 
 @pytest.mark.parametrize(
@@ -234,30 +234,32 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Tol
     ],
 )
 def test_what_a_run_refuses_is_refused(
-    old: str, new: str, code: str, line: str, file: Path, told: Told, capsys: pytest.CaptureFixture[str]
+    old: str, new: str, code: str, line: str, file: Path, printed: Printed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = told(edited(file, (old, new)), code=4)
+    shown = printed(edited(file, (old, new)), code=4)
     assert line in shown
     assert shown.endswith("Refused: 1 error.\n")
-    assert f"error[{code}]" in told.err
+    assert f"error[{code}]" in printed.err
     assert run_cli(["run", str(file)]) == 4
     assert f"error[{code}]" in capsys.readouterr().err
 
 
-def test_a_sink_that_begins_elsewhere(file: Path, told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sink_that_begins_elsewhere(
+    file: Path, printed: Printed, capsys: pytest.CaptureFixture[str]
+) -> None:
     edited(file, ("'path' = 'out',", "'path' = 'out2',"))
-    shown = told(file, code=3)
+    shown = printed(file, code=3)
     assert "  copies (filesystem)             only what is read from now on  p.sql:4:14\n" in shown
     assert "to agree, give `run` --accept fresh:copies" in shown
-    assert "--rewrite copies" in told.err
+    assert "--rewrite copies" in printed.err
     assert run_cli(["run", str(file)]) == 3
     assert "error[STA013]" in capsys.readouterr().err
-    shown = told(file, "--rewrite", "copies")
+    shown = printed(file, "--rewrite", "copies")
     assert "gets the full result: reads 10 rows of t (280 B) again for it" in shown
     assert shown.endswith("The result is exact.\n")
 
 
-def test_a_source_that_is_new_or_gone(file: Path, told: Told) -> None:
+def test_a_source_that_is_new_or_gone(file: Path, printed: Printed) -> None:
     text = TEXT.replace(
         "INSERT INTO copies SELECT k, v FROM t", "INSERT INTO copies SELECT k, v FROM u"
     ).replace(
@@ -266,18 +268,18 @@ def test_a_source_that_is_new_or_gone(file: Path, told: Told) -> None:
         "CREATE TABLE counts",
     )
     file.write_text(text)
-    shown = told(file)
+    shown = printed(file)
     assert "  u (datagen)                     is read from its beginning: it was not read before\n" in shown
 
 
-def test_a_table_that_is_called_otherwise_reads_on(file: Path, told: Told) -> None:
+def test_a_table_that_is_called_otherwise_reads_on(file: Path, printed: Printed) -> None:
     edited(
         file,
         ("CREATE TABLE t ", "CREATE TABLE events "),
         ("FROM t\n", "FROM events\n"),
         ("FROM t;", "FROM events;"),
     )
-    assert json.loads(told(file, "--json"))["sources"] == [
+    assert json.loads(printed(file, "--json"))["sources"] == [
         {
             "name": "events",
             "connector": "filesystem",
@@ -289,61 +291,63 @@ def test_a_table_that_is_called_otherwise_reads_on(file: Path, told: Told) -> No
     ]
 
 
-def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
+def test_history_that_is_gone_asks_for_consent(file: Path, printed: Printed) -> None:
     (file.parent / "in/0.json").unlink()
     (file.parent / "in/1.json").write_text('{"k": 1, "r": "r1", "v": 1}\n')
-    shown = told(edited(file, ("SUM(v)", "MAX(v)")), code=3)
+    shown = printed(edited(file, ("SUM(v)", "MAX(v)")), code=3)
     assert "    + max of v                    FRESH     it begins now" in shown
     assert (
         "consent is needed: max of v can't be computed from the input again; to let it begin now, give `run` "
         "--accept fresh:group_aggregate_1\n" in shown
     )
     assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
-    assert "warning[DAT008]: source `t` can't be read again from its beginning" in told.err
-    assert "0.json is gone" in told.err
-    data = json.loads(told(file, "--json", code=3))
+    assert "warning[DAT008]: source `t` can't be read again from its beginning" in printed.err
+    assert "0.json is gone" in printed.err
+    data = json.loads(printed(file, "--json", code=3))
     assert [consent["accept"] for consent in data["consents"]] == ["fresh:group_aggregate_1"]
     assert data["exact"] is False
     assert data["exit_code"] == 3
 
 
-def test_what_was_consented_to_is_not_asked_for(file: Path, told: Told) -> None:
+def test_what_was_consented_to_is_not_asked_for(file: Path, printed: Printed) -> None:
     (file.parent / "in/0.json").unlink()
     edited(file, ("SUM(v)", "MAX(v)"))
-    for word, said in (
+    for word, fragment in (
         ("fresh:group_aggregat", "did you mean 'group_aggregate_1'?"),
         ("fresh:xyz", "there are counts, copies, group_aggregate_1, and all"),
         ("alter:group_aggregate_1", "the pipeline has no sink 'group_aggregate_1'"),
         ("fresh", "--accept 'fresh' is not fresh:NAME, alter:NAME or lost:NAME"),
     ):
-        told(file, "--accept", word, code=2)
-        assert said in told.err
+        printed(file, "--accept", word, code=2)
+        assert fragment in printed.err
     for accept in ("fresh:group_aggregate_1", "fresh:all"):
-        shown = told(file, "--accept", accept)
+        shown = printed(file, "--accept", accept)
         assert "    + max of v                    FRESH     it begins now" in shown
         assert "consent is needed" not in shown
         assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
 
 
-def test_a_source_that_was_left_out_for_a_while(file: Path, told: Told) -> None:
+def test_a_source_that_was_left_out_for_a_while(file: Path, printed: Printed) -> None:
     """It is told of once, and reads on where it was when it comes back."""
     other = "CREATE TABLE u (k INT, v BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '5');\n"
     file.write_text(other + TEXT.replace("FROM t", "FROM u"))
-    assert "is no longer read\n" in told(file)
+    assert "is no longer read\n" in printed(file)
     planned = plan_file(file)
     run_here(planned, file.parent, state=".sqlstream/p", sql=planned.masked_sql, accept=("fresh:all",))
-    assert told(file).endswith("\nNothing changes: all state is kept. The result is exact.\n")
+    assert printed(file).endswith("\nNothing changes: all state is kept. The result is exact.\n")
     file.write_text(TEXT)
-    assert "reads on at file 1, offset 0; 10 rows read\n" in told(file)
+    assert "reads on at file 1, offset 0; 10 rows read\n" in printed(file)
 
 
-def test_history_that_nothing_needs_may_be_gone(file: Path, told: Told) -> None:
+def test_history_that_nothing_needs_may_be_gone(file: Path, printed: Printed) -> None:
     (file.parent / "in/0.json").unlink()
-    assert told(edited(file, ("COUNT(*)", "COUNT(*) * 2"))).endswith("3 fields kept. The result is exact.\n")
+    assert printed(edited(file, ("COUNT(*)", "COUNT(*) * 2"))).endswith(
+        "3 fields kept. The result is exact.\n"
+    )
 
 
-def test_json(file: Path, told: Told) -> None:
-    data = json.loads(told(edited(file, ("SUM(v)", "MAX(v)"), ("k, v FROM", "k, v + 1 FROM")), "--json"))
+def test_json(file: Path, printed: Printed) -> None:
+    data = json.loads(printed(edited(file, ("SUM(v)", "MAX(v)"), ("k, v FROM", "k, v + 1 FROM")), "--json"))
     assert data["file"] == str(file)
     assert data["against"] == {
         "state_dir": str(file.parent / ".sqlstream/p"),
@@ -375,11 +379,11 @@ def test_json(file: Path, told: Told) -> None:
     assert [warning["code"] for warning in data["warnings"]] == ["STA017", "STA016"]
 
 
-def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> None:
+def test_two_files_are_compared_without_a_state(tmp_path: Path, printed: Printed) -> None:
     old, new = tmp_path / "old.sql", tmp_path / "new.sql"
     old.write_text(TEXT)
     new.write_text(TEXT.replace("SUM(v)", "MAX(v)"))
-    assert told("--diff", old, new).splitlines()[:6] == [
+    assert printed("--diff", old, new).splitlines()[:6] == [
         f"{new} against {old}",
         "",
         "  t (filesystem)                  reads on",
@@ -388,17 +392,19 @@ def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> N
         "    + max of v                    BACKFILL  it was not kept; reads t again  new.sql:9:3",
     ]
     assert (
-        told("--diff", old, old).splitlines()[-1]
+        printed("--diff", old, old).splitlines()[-1]
         == "Nothing changes: all state is kept. The result is exact."
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.sql", "old.sql"]
     new.write_text(TEXT.replace("'path' = 'in'", "'path' = 'other'"))
-    told("--diff", old, new, code=4)
-    assert "error[STA011]" in told.err
+    printed("--diff", old, new, code=4)
+    assert "error[STA011]" in printed.err
 
 
 @pytest.mark.parametrize("path", ["./in", "{here}/in", "in/"])
-def test_a_path_in_other_words_is_no_other_data_of_two_files(path: str, tmp_path: Path, told: Told) -> None:
+def test_a_path_in_other_words_is_no_other_data_of_two_files(
+    path: str, tmp_path: Path, printed: Printed
+) -> None:
     """Relative paths of both files are those of the new one; the folder need not be there."""
     old, new = tmp_path / "former/old.sql", tmp_path / "new.sql"
     old.parent.mkdir()
@@ -407,12 +413,12 @@ def test_a_path_in_other_words_is_no_other_data_of_two_files(path: str, tmp_path
     changed = re.sub("'path' = '(out[^']*)'", f"'path' = '{tmp_path}/\\1'", changed)
     assert changed != TEXT
     new.write_text(changed)
-    assert "Nothing changes: all state is kept." in told("--diff", old, new)
+    assert "Nothing changes: all state is kept." in printed("--diff", old, new)
     new.write_text(changed.replace("SUM(v)", "MAX(v)"))
-    assert "+ max of v                    BACKFILL" in told("--diff", old, new)
+    assert "+ max of v                    BACKFILL" in printed("--diff", old, new)
 
 
-def test_states_of_joins_are_told_in_the_querys_names(tmp_path: Path, told: Told) -> None:
+def test_states_of_joins_are_told_in_the_querys_names(tmp_path: Path, printed: Printed) -> None:
     """Also where a file has no header, so that a column's place is all that its identity has."""
     old, new = tmp_path / "old.sql", tmp_path / "new.sql"
     files = "WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv', 'csv.header' = 'false');"
@@ -427,7 +433,7 @@ def test_states_of_joins_are_told_in_the_querys_names(tmp_path: Path, told: Told
     )
     old.write_text(text)
     new.write_text(text.replace("SUM(price)", "MAX(price)"))
-    lines = told("--diff", old, new).splitlines()
+    lines = printed("--diff", old, new).splitlines()
     shown = " ".join(" ".join(lines).split())
     assert "join_1: inner join by customer " in shown
     assert "= customer, " in shown
@@ -437,27 +443,27 @@ def test_states_of_joins_are_told_in_the_querys_names(tmp_path: Path, told: Told
     assert set(re.findall(r"(?:\w+ of )?column \d", shown)) == {"max of column 3", "sum of column 3"}
 
 
-def test_variables_are_those_of_both_files(tmp_path: Path, told: Told) -> None:
+def test_variables_are_those_of_both_files(tmp_path: Path, printed: Printed) -> None:
     old, new = tmp_path / "old.sql", tmp_path / "new.sql"
     old.write_text(TEXT.replace("FROM t\n", "FROM t WHERE v > {{ var('least') }}\n"))
     new.write_text(TEXT.replace("FROM t\n", "FROM t WHERE {{ var('least') }} < v\n"))
-    assert "Nothing changes" in told("--diff", old, new, "--var", "least=3")
+    assert "Nothing changes" in printed("--diff", old, new, "--var", "least=3")
     new.write_text(TEXT.replace("FROM t\n", "FROM t WHERE 4 < v\n"))
-    assert "BACKFILL" in told("--diff", old, new, "--var", "least=3")
+    assert "BACKFILL" in printed("--diff", old, new, "--var", "least=3")
 
 
-def test_against_savepoints(file: Path, told: Told) -> None:
+def test_against_savepoints(file: Path, printed: Printed) -> None:
     """By name, of another state directory, and exported: each sink is new then, and gets what the state has."""
     state = CheckpointStore(file.parent / ".sqlstream/p")
     made = Savepoints(state).create("before")
     export_savepoint(state, made, CheckpointStore(file.parent / "copy"))
     edited(file, ("COUNT(*)", "COUNT(*) * 2"))
-    told(file, "--from", "before", "--state-dir", file.parent / "new", code=4)
-    assert "the table of `counts` was written with another state directory" in told.err
-    assert "the directory of `copies` was written with another state directory" in told.err
+    printed(file, "--from", "before", "--state-dir", file.parent / "new", code=4)
+    assert "the table of `counts` was written with another state directory" in printed.err
+    assert "the directory of `copies` was written with another state directory" in printed.err
     file.write_text(file.read_text().replace("'out", "'new_out"))
     for savepoint in ("before", f"{file.parent}/.sqlstream/p@before", f"{file.parent}/copy/"):
-        shown = told(file, "--from", savepoint, "--state-dir", file.parent / "new").splitlines()
+        shown = printed(file, "--from", savepoint, "--state-dir", file.parent / "new").splitlines()
         assert shown[0].startswith(f"{file} against savepoint before: epoch 1, ")
         assert shown[2:] == [
             "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
@@ -468,19 +474,19 @@ def test_against_savepoints(file: Path, told: Told) -> None:
             "",
             "3 fields kept. `copies` has only what comes after the savepoint.",
         ]
-    assert told(file, "--from", "before") != ""
-    told(file, "--from", "befor", code=2)
-    assert "did you mean `before`?" in told.err
+    assert printed(file, "--from", "before") != ""
+    printed(file, "--from", "befor", code=2)
+    assert "did you mean `before`?" in printed.err
 
 
-def test_a_state_directory_that_has_another_state(file: Path, told: Told) -> None:
+def test_a_state_directory_that_has_another_state(file: Path, printed: Printed) -> None:
     Savepoints(CheckpointStore(file.parent / ".sqlstream/p")).create("before")
     shutil.copytree(file.parent / ".sqlstream/p", file.parent / "other")
-    told(file, "--from", "before", "--state-dir", file.parent / "other", code=4)
-    assert "error[SAV006]" in told.err
+    printed(file, "--from", "before", "--state-dir", file.parent / "other", code=4)
+    assert "error[SAV006]" in printed.err
 
 
-def test_an_answer_that_no_savepoint_has(tmp_path: Path, told: Told) -> None:
+def test_an_answer_that_no_savepoint_has(tmp_path: Path, printed: Printed) -> None:
     changes = """
 CREATE TABLE changes (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'log', 'format' = 'debezium-json');
 INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP BY k;
@@ -488,31 +494,31 @@ INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP
     file = ran(tmp_path, TEXT + changes)
     Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
     file.write_text(file.read_text().replace("'out", "'new_out").replace("'log'", "'new_log'"))
-    shown = told(file, "--from", "before", "--state-dir", tmp_path / "new", code=4)
+    shown = printed(file, "--from", "before", "--state-dir", tmp_path / "new", code=4)
     assert "refused: SAV007\n" in shown
-    assert "error[SAV007]" in told.err
+    assert "error[SAV007]" in printed.err
 
 
 @pytest.mark.parametrize(
-    ("change", "told_of"),
+    ("change", "is_reported"),
     [
         (("INTERVAL '5' SECOND", "INTERVAL '15' SECOND"), True),
         (("INTERVAL '5' SECOND", "interval '5' second"), False),
     ],
 )
 def test_another_watermark_is_told_of(
-    change: tuple[str, str], told_of: bool, tmp_path: Path, told: Told
+    change: tuple[str, str], is_reported: bool, tmp_path: Path, printed: Printed
 ) -> None:
     file = ran(tmp_path, WINDOWS)
-    shown = told(edited(file, change))
+    shown = printed(edited(file, change))
     note = "the watermark of t is computed in another way: it never goes back, emitted windows stay\n"
-    assert (note in shown) == told_of
-    assert ("Nothing changes" in shown) != told_of
+    assert (note in shown) == is_reported
+    assert ("Nothing changes" in shown) != is_reported
 
 
-def test_key_groups_are_told_of(file: Path, told: Told) -> None:
+def test_key_groups_are_told_of(file: Path, printed: Printed) -> None:
     file.write_text(TEXT + "SET 'pipeline.max-parallelism' = '64';\n")
-    assert "  max-parallelism was 128 and is 64: every key goes to its new key group\n" in told(file)
+    assert "  max-parallelism was 128 and is 64: every key goes to its new key group\n" in printed(file)
 
 
 @pytest.mark.parametrize(
@@ -525,10 +531,10 @@ def test_key_groups_are_told_of(file: Path, told: Told) -> None:
         (["{file}", "--from", "x"], 2, "there is no savepoint `x`"),
     ],
 )
-def test_mistakes(arguments: list[str], code: int, message: str, file: Path, told: Told) -> None:
+def test_mistakes(arguments: list[str], code: int, message: str, file: Path, printed: Printed) -> None:
     (file.parent / "wrong.sql").write_text(TEXT.replace("SUM(v)", "SUM(w)"))
-    assert told(*(a.format(folder=file.parent, file=file) for a in arguments), code=code) == ""
-    assert message in told.err
+    assert printed(*(a.format(folder=file.parent, file=file) for a in arguments), code=code) == ""
+    assert message in printed.err
 
 
 def test_nothing_is_written_and_nothing_heavy_is_loaded(file: Path) -> None:
@@ -552,11 +558,11 @@ def test_nothing_is_written_and_nothing_heavy_is_loaded(file: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")} == before
 
 
-def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
+def test_groups_that_are_rolled_up(tmp_path: Path, printed: Printed) -> None:
     text = TEXT.replace("counts (k INT, n", "counts (k INT, r STRING, n").replace("KEY (k)", "KEY (k, r)")
     file = ran(tmp_path, text.replace("  k,\n", "  k, r,\n").replace("BY k", "BY k, r"))
     file.write_text(text.replace("  k,\n", "  k, upper(r),\n").replace("BY k", "BY k, upper(r)"))
-    data = json.loads(told(file, "--json"))
+    data = json.loads(printed(file, "--json"))
     [state] = data["states"]
     assert (state["verdict"], state["place"]) == (
         "ADAPT",
@@ -564,7 +570,7 @@ def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
     )
     assert {f["meaning"]: f["verdict"] for f in state["fields"]}["count of rows"] == "ADAPT"
     assert data["exact"] is True
-    shown = told(file)
+    shown = printed(file)
     assert "ADAPT     rolled up" in shown
     assert (
         f"""
@@ -579,16 +585,16 @@ def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
     )
 
 
-def test_colours_are_for_terminals(file: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_for_terminals(file: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     edited(file, ("SUM(v)", "MAX(v)"))
-    assert "\x1b[" not in told(file)
+    assert "\x1b[" not in printed(file)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    shown = told(file)
+    shown = printed(file)
     assert "\n\x1b[31m    - sum of v                    DROP\x1b[0m\n" in shown
     assert shown.endswith("\n\x1b[1m2 fields kept, 1 backfilled, 1 dropped. The result is exact.\x1b[0m\n")
 
 
-def test_passwords_in_the_file_are_not_shown(tmp_path: Path, told: Told) -> None:
+def test_passwords_in_the_file_are_not_shown(tmp_path: Path, printed: Printed) -> None:
     """The line of a clause may have one: an INSERT behind a CREATE TABLE."""
     table = "CREATE TABLE o (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'postgres', "
     table += "'url' = 'postgresql://me:hush@host/db', 'table-name' = 'o');"
@@ -596,12 +602,12 @@ def test_passwords_in_the_file_are_not_shown(tmp_path: Path, told: Told) -> None
     old, new = tmp_path / "old.sql", tmp_path / "new.sql"
     old.write_text(f"{source}\n{table} INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;\n")
     new.write_text(f"{source}\n{table} INSERT INTO o SELECT k, MAX(v) FROM t GROUP BY k;\n")
-    shown = told("--diff", old, new)
+    shown = printed("--diff", old, new)
     assert "^^^^^^ max of v: BACKFILL" in shown
-    assert "hush" not in shown + told.err
+    assert "hush" not in shown + printed.err
 
 
-def test_a_state_of_which_nothing_was_committed(tmp_path: Path, told: Told) -> None:
+def test_a_state_of_which_nothing_was_committed(tmp_path: Path, printed: Printed) -> None:
     """Its sinks get everything, also what a state that had been read into would not have."""
     file = ran(tmp_path, TEXT + "SET 'table.exec.state.ttl' = '1 d';\n", max_epochs=0)
     planned = plan_file(file)
@@ -616,12 +622,12 @@ def test_a_state_of_which_nothing_was_committed(tmp_path: Path, told: Told) -> N
     run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, parallelism=1, max_epochs=0)
     [epoch] = Journal(store).epochs()[1]
     assert Journal(store).manifest(epoch).void
-    shown = told(file)
+    shown = printed(file)
     assert "  counts (duckdb)                     gets the full result\n" in shown
-    assert "SAV007" not in shown + told.err
+    assert "SAV007" not in shown + printed.err
 
 
-def test_how_long_reading_again_takes(tmp_path: Path, told: Told) -> None:
+def test_how_long_reading_again_takes(tmp_path: Path, printed: Printed) -> None:
     """As the last epoch tells, which is large enough."""
     file = ran(tmp_path, TEXT)
     (tmp_path / "in/1.json").write_text(
@@ -632,12 +638,12 @@ def test_how_long_reading_again_takes(tmp_path: Path, told: Told) -> None:
     edited(file, ("SUM(v)", "MAX(v)"))
     manifest = Journal(CheckpointStore(tmp_path / ".sqlstream/p")).manifest(2)
     assert manifest.metrics["epoch_us"] > 0
-    [state] = json.loads(told(file, "--json"))["states"]
+    [state] = json.loads(printed(file, "--json"))["states"]
     rate = 20_000 / manifest.metrics["epoch_us"] * 1e6
     assert state["reads"][0]["seconds"] == pytest.approx(20_010 / rate, abs=0.06)
 
 
-def test_a_long_time_is_said(file: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_time_is_said(file: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlstream.runtime.edits.plan.edit_plan.speed_of", lambda manifest: 0.05)
     edited(file, ("SUM(v)", "MAX(v)"))
-    assert "it was not kept; reads 10 rows of t (280 B) again, about 3 min  p.sql:9:3\n" in told(file)
+    assert "it was not kept; reads 10 rows of t (280 B) again, about 3 min  p.sql:9:3\n" in printed(file)

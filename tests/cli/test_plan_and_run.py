@@ -134,7 +134,7 @@ def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.Capt
     assert run_cli(["plan", str(file), "--json", *accepted]) == case.code
     shown = json.loads(capsys.readouterr().out)
     planned = plan_file(file)
-    told: list[str] = []
+    reported: list[str] = []
     code, refused = 0, []
     try:
         run_here(
@@ -145,7 +145,7 @@ def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.Capt
             written=planned.written,
             accept=case.accept,
             rewrite=case.rewrite,
-            tell=lambda warning: told.append(warning.code),
+            tell=lambda warning: reported.append(warning.code),
         )
     except DiagnosticError as error:
         code, refused = error.exit_code, [d.code for d in error.diagnostics]
@@ -155,7 +155,7 @@ def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.Capt
     elif code == 3:
         assert refused == [consent["why"]["code"] for consent in shown["consents"]]
     else:
-        assert told == [warning["code"] for warning in shown["warnings"] if warning["code"] != "DAT008"]
+        assert reported == [warning["code"] for warning in shown["warnings"] if warning["code"] != "DAT008"]
     if code == 0 and shown["exact"] and not case.gone and case.sink == DUCK:
         with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as con:
             found = Counter(con.execute("SELECT a, b, c FROM o").fetchall())
@@ -326,10 +326,12 @@ def test_plan_says_what_was_drained(tmp_path: Path, capsys: pytest.CaptureFixtur
     file = tmp_path / "p.sql"
     file.write_text(text(MINUTES, FILES))
     planned = plan_file(file)
-    for drain, told in ((False, False), (True, True)):
+    for drain, reported in ((False, False), (True, True)):
         run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, drain=drain)
         assert run_cli(["plan", str(file)]) == 0
         shown = capsys.readouterr().out
-        assert ("t was drained: its new rows are late for windows up to 2026-11-22 09:" in shown) == told
-        exact = "The result is exact for what was read before the drain." if told else "The result is exact."
+        assert ("t was drained: its new rows are late for windows up to 2026-11-22 09:" in shown) == reported
+        exact = (
+            "The result is exact for what was read before the drain." if reported else "The result is exact."
+        )
         assert shown.rstrip().endswith(exact)

@@ -224,40 +224,40 @@ TIMED = plan_file(
 
 
 def test_rows_that_are_ahead_of_the_clock_are_told_once() -> None:
-    told: list[Diagnostic] = []
-    warnings = EpochWarnings(TIMED, told.append)
+    reported: list[Diagnostic] = []
+    warnings = EpochWarnings(TIMED, reported.append)
     warnings.epoch(report(1, ahead=1))
     warnings.epoch(report(2, ahead=5))
-    assert [d.code for d in told] == ["DAT010"]
-    assert told[0].message == "1 row of `t` is more than 1 day ahead of the clock"
+    assert [d.code for d in reported] == ["DAT010"]
+    assert reported[0].message == "1 row of `t` is more than 1 day ahead of the clock"
 
 
 def test_rows_that_come_to_no_operator_are_counted_beside_those_of_operators() -> None:
     found = dead_letter_warning({"no-time": 5}, 9, "state", {"t": {OUTSIDE: 2, "window": 3}})
     assert found is not None
     assert found.message == "5 of 9 rows that were read could not be counted (5 without event time)"
-    told: list[Diagnostic] = []
-    EpochWarnings(TIMED, told.append).epoch(report(1, uncounted={"t": {OUTSIDE: 3_000}}))
-    assert told == [], "they are not late"
+    reported: list[Diagnostic] = []
+    EpochWarnings(TIMED, reported.append).epoch(report(1, uncounted={"t": {OUTSIDE: 3_000}}))
+    assert reported == [], "they are not late"
 
 
 def test_an_epoch_whose_rows_are_mostly_late_is_told_at_once() -> None:
-    told: list[Diagnostic] = []
-    warnings = EpochWarnings(TIMED, told.append)
+    reported: list[Diagnostic] = []
+    warnings = EpochWarnings(TIMED, reported.append)
     warnings.epoch(report(1, uncounted={"t": {"window": 1_500}}))
-    assert told == [], "half of them"
+    assert reported == [], "half of them"
     warnings.epoch(report(2, uncounted={"t": {"window": 1_501, "other": 20}}))
     warnings.epoch(report(3, uncounted={"t": {"window": 3_000}}))
-    assert [d.code for d in told] == ["DAT013"]
-    one = EpochWarnings(TIMED, told.append)
+    assert [d.code for d in reported] == ["DAT013"]
+    one = EpochWarnings(TIMED, reported.append)
     for epoch in range(3):
         one.epoch(report(epoch, uncounted={"t": {"window": 1}}, read=1))
-    assert [d.code for d in told] == ["DAT013"] * 2, "epochs of one row each"
-    assert told[0].message == "most rows of `t` are late: 1,501 of 3,000 rows in epoch 2"
-    assert "its watermark is 2024-01-01 00:00:00" in told[0].notes[0]
+    assert [d.code for d in reported] == ["DAT013"] * 2, "epochs of one row each"
+    assert reported[0].message == "most rows of `t` are late: 1,501 of 3,000 rows in epoch 2"
+    assert "its watermark is 2024-01-01 00:00:00" in reported[0].notes[0]
 
 
 def test_an_operator_that_reads_a_table_twice_has_no_more_late_rows_than_were_read() -> None:
-    told: list[Diagnostic] = []
-    EpochWarnings(TIMED, told.append).epoch(report(2, uncounted={"t": {"interval_join_1": 6_000}}))
-    assert told[0].message == "most rows of `t` are late: 3,000 of 3,000 rows in epoch 2"
+    reported: list[Diagnostic] = []
+    EpochWarnings(TIMED, reported.append).epoch(report(2, uncounted={"t": {"interval_join_1": 6_000}}))
+    assert reported[0].message == "most rows of `t` are late: 3,000 of 3,000 rows in epoch 2"

@@ -60,11 +60,11 @@ def test_a_renamed_file_is_offered_its_state(
     given = [] if profile is None else ["--profile", profile]
     for command in ("plan", "run"):
         assert run_cli([command, str(new), *given]) == 4
-        told = capsys.readouterr().err
-        assert "error[STA031]" in told
-        assert "its state is that of `old`" in told
-        assert "SET 'pipeline.name' = 'old';" in told
-        assert f"mv '{state}' '{state.parent / 'new'}'" in told
+        reported = capsys.readouterr().err
+        assert "error[STA031]" in reported
+        assert "its state is that of `old`" in reported
+        assert "SET 'pipeline.name' = 'old';" in reported
+        assert f"mv '{state}' '{state.parent / 'new'}'" in reported
     edited = new.read_text()
     new.write_text("SET 'pipeline.name' = 'old';\n" + edited)
     assert run_cli(["plan", str(new), *given]) == 0
@@ -127,11 +127,11 @@ def test_a_file_that_was_moved_to_another_folder_is_offered_its_state(
     new.write_text(new.read_text().replace("'../", "'../../"))  # what it reads and writes stays
     for command in ("plan", "run"):
         assert run_cli([command, str(new)]) == 4
-        told = capsys.readouterr().err
-        assert "error[STA031]" in told
-        assert "pipeline.name" not in told  # a name is looked for beside the file
+        reported = capsys.readouterr().err
+        assert "error[STA031]" in reported
+        assert "pipeline.name" not in reported  # a name is looked for beside the file
         there = new.parent / ".sqlstream"
-        assert f"mkdir -p '{there}' && mv '{state}' '{there}/new'" in told
+        assert f"mkdir -p '{there}' && mv '{state}' '{there}/new'" in reported
     other = pipeline(
         tmp_path / "w/old.sql", "o2"
     )  # the name is taken again: the state is not the moved file's

@@ -16,7 +16,7 @@ def file(tmp_path: Path) -> Path:
     return ran(tmp_path, "a", "b")
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
     assert run_cli(["savepoint", *map(str, arguments)]) == code
     shown = capsys.readouterr()
     return shown.out, shown.err
@@ -24,21 +24,21 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
 
 def test_create_list_show_delete(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = file.parent / ".sqlstream/p"
-    assert said(capsys, "create", file, "one") == (f"savepoint one: epoch 1 of {state}\n", "")
-    out, _ = said(capsys, "list", file)
+    assert output_of(capsys, "create", file, "one") == (f"savepoint one: epoch 1 of {state}\n", "")
+    out, _ = output_of(capsys, "list", file)
     assert out.startswith("one  20")
     assert "epoch 1  2 rows of state" in out
-    [listed] = [json.loads(line) for line in said(capsys, "list", file, "--json")[0].splitlines()]
+    [listed] = [json.loads(line) for line in output_of(capsys, "list", file, "--json")[0].splitlines()]
     assert (listed["name"], listed["epoch"], listed["rows"]) == ("one", 1, 2)
-    out, _ = said(capsys, "show", file, "one")
+    out, _ = output_of(capsys, "show", file, "one")
     assert "  INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;" in out.splitlines()
     assert "  t (filesystem): segments 1, file 1, offset 0; read to the end" in out.splitlines()
     assert "      key k VARCHAR: k" in out.splitlines()
-    shown = json.loads(said(capsys, "show", file, "one", "--json")[0])
+    shown = json.loads(output_of(capsys, "show", file, "one", "--json")[0])
     assert [source["watermark"] for source in shown["sources"]] == ["end"]
     assert [table["name"] for state in shown["states"] for table in state["tables"]] == ["acc"]
-    assert said(capsys, "delete", file, "one")[0] == "savepoint one is deleted\n"
-    assert said(capsys, "list", file) == ("", f"no savepoints in {state}\n")
+    assert output_of(capsys, "delete", file, "one")[0] == "savepoint one is deleted\n"
+    assert output_of(capsys, "list", file) == ("", f"no savepoints in {state}\n")
 
 
 def test_the_file_need_not_be_there_where_the_state_directory_is_given(
@@ -46,16 +46,18 @@ def test_the_file_need_not_be_there_where_the_state_directory_is_given(
 ) -> None:
     state = file.parent / ".sqlstream/p"
     file.unlink()
-    said(capsys, "create", file, "one", "--state-dir", state)
-    assert "INSERT INTO o" in said(capsys, "show", file, "one", "--state-dir", state)[0]
+    output_of(capsys, "create", file, "one", "--state-dir", state)
+    assert "INSERT INTO o" in output_of(capsys, "show", file, "one", "--state-dir", state)[0]
 
 
 def test_export_and_import(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    said(capsys, "create", file, "one")
-    said(capsys, "export", file, "one", tmp_path / "copy")
-    out, _ = said(capsys, "import", file, tmp_path / "copy", "two", "--state-dir", tmp_path / "new")
+    output_of(capsys, "create", file, "one")
+    output_of(capsys, "export", file, "one", tmp_path / "copy")
+    out, _ = output_of(capsys, "import", file, tmp_path / "copy", "two", "--state-dir", tmp_path / "new")
     assert out == f"savepoint two is in {tmp_path / 'new'}\n"
-    assert "savepoint two: epoch 1" in said(capsys, "show", file, "two", "--state-dir", tmp_path / "new")[0]
+    assert (
+        "savepoint two: epoch 1" in output_of(capsys, "show", file, "two", "--state-dir", tmp_path / "new")[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,9 @@ def test_export_and_import(file: Path, capsys: pytest.CaptureFixture[str], tmp_p
     ],
 )
 def test_mistakes(arguments: list[str], message: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said(capsys, "create", file, "one")
+    output_of(capsys, "create", file, "one")
     given = [a.format(file=file, folder=file.parent) for a in arguments]
-    out, err = said(capsys, *given, code=2)
+    out, err = output_of(capsys, *given, code=2)
     assert out == ""
     assert message in err
     assert "Traceback" not in err

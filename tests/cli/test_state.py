@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     return ran(tmp_path, "a", "a", 'b,\\"', parallelism=1)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
     assert run_cli(["state", *map(str, arguments)]) == code
     shown = capsys.readouterr()
     return shown.out, shown.err
@@ -26,22 +26,22 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
 
 def test_list_and_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = file.parent / ".sqlstream/p"
-    lines = said(capsys, "list", file)[0].splitlines()
+    lines = output_of(capsys, "list", file)[0].splitlines()
     assert lines[0] == f"epoch 1 of {state}"
     assert lines[2].startswith("groups by k: sum(v) (group_aggregate): 2 rows, ")
     assert [line.split() for line in lines[3:]] == [
         ["group_aggregate_1", "answer", "k,", "n"],
         ["group_aggregate_1.acc", "stored", "k,", "sum_v"],
     ]
-    listed = [json.loads(line) for line in said(capsys, "list", file, "--json")[0].splitlines()]
+    listed = [json.loads(line) for line in output_of(capsys, "list", file, "--json")[0].splitlines()]
     assert [(one["name"], one["rows"]) for one in listed] == [
         ("group_aggregate_1", 2),
         ("group_aggregate_1.acc", 2),
     ]
-    shown = said(capsys, "show", file, "group_aggregate_1")[0].splitlines()
+    shown = output_of(capsys, "show", file, "group_aggregate_1")[0].splitlines()
     assert "  k  VARCHAR" in shown
     assert "key: k" in shown
-    found = json.loads(said(capsys, "show", file, "Group_Aggregate_1.acc", "--json")[0])
+    found = json.loads(output_of(capsys, "show", file, "Group_Aggregate_1.acc", "--json")[0])
     assert found["key"] == ["k"]
     assert [(c["name"], c["part"], c["meaning"]) for c in found["columns"]][:2] == [
         ("k", "key", "k"),
@@ -53,15 +53,15 @@ def test_list_and_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_query_as_table_csv_and_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sql = "SELECT k, n, NULL AS nothing, '' AS empty FROM group_aggregate_1 ORDER BY n DESC; -- all of it"
-    table = said(capsys, "query", file, sql)[0].splitlines()
+    table = output_of(capsys, "query", file, sql)[0].splitlines()
     assert [line.split() for line in table] == [
         ["k", "n", "nothing", "empty"],
         ["a", "2", "NULL"],
         ['b,"', "1", "NULL"],
         ["(2", "rows)"],
     ]
-    assert said(capsys, "query", file, sql, "--csv")[0] == 'k,n,nothing,empty\na,2,,""\n"b,""",1,,""\n'
-    rows = [json.loads(line) for line in said(capsys, "query", file, sql, "--json")[0].splitlines()]
+    assert output_of(capsys, "query", file, sql, "--csv")[0] == 'k,n,nothing,empty\na,2,,""\n"b,""",1,,""\n'
+    rows = [json.loads(line) for line in output_of(capsys, "query", file, sql, "--json")[0].splitlines()]
     assert rows == [
         {"k": "a", "n": 2, "nothing": None, "empty": ""},
         {"k": 'b,"', "n": 1, "nothing": None, "empty": ""},
@@ -74,7 +74,9 @@ def test_neither_the_file_nor_its_tables_need_be_there(
     state = file.parent / ".sqlstream/p"
     (file.parent / "in/1.json").unlink()
     file.unlink()
-    out, _ = said(capsys, "query", file, "FROM group_aggregate_1 ORDER BY k", "--csv", "--state-dir", state)
+    out, _ = output_of(
+        capsys, "query", file, "FROM group_aggregate_1 ORDER BY k", "--csv", "--state-dir", state
+    )
     assert out.splitlines()[1] == "a,2"
 
 
@@ -85,10 +87,10 @@ def test_at_a_savepoint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planned = plan_file(file)
     run_here(planned, file.parent, state=".sqlstream/p", sql=planned.masked_sql, parallelism=1)
     sql = "SELECT n FROM group_aggregate_1 WHERE k = 'a'"
-    assert said(capsys, "query", file, sql, "--csv")[0] == "n\n7\n"
-    assert said(capsys, "query", file, sql, "--csv", "--at", "one")[0] == "n\n2\n"
-    assert said(capsys, "query", file, sql, "--csv", "--at", "1")[0] == "n\n2\n"
-    assert said(capsys, "list", file, "--at", "one")[0].startswith("savepoint one: epoch 1 of ")
+    assert output_of(capsys, "query", file, sql, "--csv")[0] == "n\n7\n"
+    assert output_of(capsys, "query", file, sql, "--csv", "--at", "one")[0] == "n\n2\n"
+    assert output_of(capsys, "query", file, sql, "--csv", "--at", "1")[0] == "n\n2\n"
+    assert output_of(capsys, "list", file, "--at", "one")[0].startswith("savepoint one: epoch 1 of ")
 
 
 @pytest.mark.parametrize(
@@ -122,19 +124,21 @@ def test_at_a_savepoint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_in_a_query(sql: str, message: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "query", file, sql, code=1)
+    out, err = output_of(capsys, "query", file, sql, code=1)
     assert (out, message in err) == ("", True), err
-    out, _ = said(capsys, "query", file, sql, "--json", code=1)
+    out, _ = output_of(capsys, "query", file, sql, "--json", code=1)
     assert not json.loads(out)["ok"]
 
 
 def test_mistakes_in_names(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "did you mean `group_aggregate_1`?" in said(capsys, "show", file, "group_aggregate", code=2)[1]
-    err = said(capsys, "list", file, "--at", "7", code=2)[1]
+    assert (
+        "did you mean `group_aggregate_1`?" in output_of(capsys, "show", file, "group_aggregate", code=2)[1]
+    )
+    err = output_of(capsys, "list", file, "--at", "7", code=2)[1]
     assert "error[STA021]: there is neither an epoch nor a savepoint `7`" in err
     assert "note: epochs that are kept: 1" in err
     assert "note: savepoints: none" in err
-    err = said(capsys, "query", file, "SELECT 1", "--state-dir", file.parent / "none", code=1)[1]
+    err = output_of(capsys, "query", file, "SELECT 1", "--state-dir", file.parent / "none", code=1)[1]
     assert "error[STA020]: there is no state" in err
 
 
@@ -147,9 +151,9 @@ def test_nothing_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     )
     planned = plan_file(file)
     run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
-    assert "no operator of this query keeps state" in said(capsys, "list", file)[0]
-    assert "no operator of this query keeps state" in said(capsys, "show", file, "x", code=2)[1]
-    assert "no operator of this query keeps state" in said(capsys, "query", file, "FROM x", code=1)[1]
+    assert "no operator of this query keeps state" in output_of(capsys, "list", file)[0]
+    assert "no operator of this query keeps state" in output_of(capsys, "show", file, "x", code=2)[1]
+    assert "no operator of this query keeps state" in output_of(capsys, "query", file, "FROM x", code=1)[1]
 
 
 def test_control_characters_do_nothing_to_a_terminal(
@@ -159,12 +163,12 @@ def test_control_characters_do_nothing_to_a_terminal(
     odd = "\x1b[2Jx\x07\r\x7f\x9b\u202e"
     file = ran(tmp_path, json.dumps(odd)[1:-1], parallelism=1)
     sql = 'SELECT k, n AS "a\x1b[31mb" FROM group_aggregate_1'
-    out = said(capsys, "query", file, sql)[0]
+    out = output_of(capsys, "query", file, sql)[0]
     assert "\\x1b[2Jx\\x07\\r\\x7f\\x9b\\u202e" in out
     assert "a\\x1b[31mb" in out
     assert all(character.isprintable() or character == "\n" for character in out)
-    assert json.loads(said(capsys, "query", file, sql, "--json")[0])["k"] == odd
-    err = said(capsys, "query", file, "SELECT \x1b[31mx", code=1)[1]
+    assert json.loads(output_of(capsys, "query", file, sql, "--json")[0])["k"] == odd
+    err = output_of(capsys, "query", file, "SELECT \x1b[31mx", code=1)[1]
     assert "\x1b" not in err
-    err = said(capsys, "show", file, "\x1b[31mx", code=2)[1]
+    err = output_of(capsys, "show", file, "\x1b[31mx", code=2)[1]
     assert "`\\x1b[31mx`" in err

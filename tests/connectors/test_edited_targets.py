@@ -71,7 +71,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
 
 def consent(job: Job, text: str) -> list[str]:
     """The codes with which a run asks for consent, having changed nothing."""
-    told = job.asked(text)
+    told = job.required_consents(text)
     assert all(d.help and "--accept" in d.help for d in told)
     return [d.code for d in told]
 

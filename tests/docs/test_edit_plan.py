@@ -59,8 +59,8 @@ def test_the_plan_that_is_shown(
     file.write_text(edited(text, block("docs/edits.md", "diff")))
     capsys.readouterr()
     assert run_cli(["plan", str(file)]) == 0
-    said = capsys.readouterr().out
-    assert _DATE.sub("DATE", said).splitlines() == shown("docs/edits.md")
+    printed = capsys.readouterr().out
+    assert _DATE.sub("DATE", printed).splitlines() == shown("docs/edits.md")
 
 
 def test_the_picture_shows_that_edit() -> None:

@@ -65,7 +65,7 @@ WINDOW = (
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "expected"),
     [
         (WINDOW.format("SUM(v) / 2"), "a quotient of integers"),
         (WINDOW.format("AVG(v)"), "an average of integers"),
@@ -85,16 +85,16 @@ WINDOW = (
         ("SELECT k / v AS z, '`' AS y FROM t -- DESCRIPTOR(ts)", None),
     ],
 )
-def test_a_note_where_flink_would_give_another_value(query: str, said: str | None) -> None:
+def test_a_note_where_flink_would_give_another_value(query: str, expected: str | None) -> None:
     found = _note(query)
-    assert (found is None) == (said is None)
-    assert found is None or found.message.startswith(str(said))
+    assert (found is None) == (expected is None)
+    assert found is None or found.message.startswith(str(expected))
 
 
 def test_check_prints_one_note_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     query = WINDOW.format("SUM(v) / 2 AS y, AVG(v)")
     (tmp_path / "p.sql").write_text(f"{TABLE}{query};")
     assert run_cli(["check", str(tmp_path / "p.sql")]) == 0
-    told = capsys.readouterr().err
-    assert told.count("note[SQL109]") == 1
-    assert "1 more place of the file does too" in told
+    reported = capsys.readouterr().err
+    assert reported.count("note[SQL109]") == 1
+    assert "1 more place of the file does too" in reported

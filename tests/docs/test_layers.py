@@ -32,9 +32,9 @@ def commands() -> Iterator[list[list[str]]]:
 def do(words: list[str], shown: pytest.CaptureFixture[str]) -> str:
     if words[0] == "sqlstream":
         code = run_cli(words[1:])
-        told = shown.readouterr()
-        assert code == 0, told.err
-        return told.out + told.err
+        reported = shown.readouterr()
+        assert code == 0, reported.err
+        return reported.out + reported.err
     command, target = words[: words.index(">")], words[-1]
     made = subprocess.run(command, capture_output=True, text=True, check=True)
     Path(target).write_text(made.stdout)
@@ -63,9 +63,9 @@ def test_a_column_through_three_layers(
     for name, text in zip(LAYERS, texts[3:], strict=True):
         Path(f"{name}.sql").write_text(text)
     Path("landing/2.json").write_text(two)
-    told = [do(words, capsys) for words in second]
-    assert all("STA016" in plan for plan in (told[0], told[2]))
-    assert "The result is exact." in told[4]
+    reported = [do(words, capsys) for words in second]
+    assert all("STA016" in plan for plan in (reported[0], reported[2]))
+    assert "The result is exact." in reported[4]
     assert table("gold") == Counter([("NORTH", 2, 15, 1), ("SOUTH", 1, 25, 0)])
     for words in third:
         do(words, capsys)

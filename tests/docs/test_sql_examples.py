@@ -116,12 +116,15 @@ def test_every_example_is_planned(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, *FUNCTIONS], ids=lambda p: p.name)
 def test_every_select_gives_what_duckdb_gives(page: Path, tmp_path: Path) -> None:
-    asked = queries(page)
-    if not asked:
+    examples_of_page = queries(page)
+    if not examples_of_page:
         return
     write(tmp_path)
     head = "".join(s + ";\n" for s in ("CREATE TYPE size AS ENUM ('small', 'large')",))
-    sinks = (f"CREATE TABLE o{n} WITH ('connector' = 'blackhole') AS {q};\n" for n, q in enumerate(asked))
+    sinks = (
+        f"CREATE TABLE o{n} WITH ('connector' = 'blackhole') AS {q};\n"
+        for n, q in enumerate(examples_of_page)
+    )
     (tmp_path / "p.sql").write_text(_TABLES + head + "".join(sinks), encoding="utf-8")
     plan = plan_file(tmp_path / "p.sql")
     with collecting() as collected:
@@ -133,7 +136,7 @@ def test_every_select_gives_what_duckdb_gives(page: Path, tmp_path: Path) -> Non
             con.execute(view)
         for sink, text in script.sinks:
             expected = fetched(con, text)
-            example = asked[int(sink.removeprefix("o"))]
+            example = examples_of_page[int(sink.removeprefix("o"))]
             assert expected, f"the example gives nothing: {example}"
             try:
                 assert_same(collected.folded(sink), expected)

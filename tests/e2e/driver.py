@@ -79,7 +79,7 @@ def main(
 ) -> int:
     """Run; print each committed epoch, so that a test can wait for one."""
 
-    def told(report: EpochReport) -> None:
+    def reported(report: EpochReport) -> None:
         print(f"epoch {report.epoch}", flush=True)
 
     print("ready", flush=True)
@@ -101,7 +101,7 @@ def main(
                 max_rows_per_epoch=rows_per_epoch,
                 runner=None if master else InProcessRunner(parallelism),
                 master=master or "local[2]",
-                on_epoch=told,
+                on_epoch=reported,
                 lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
                 retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
                 wall_clock=_clock(),

@@ -21,14 +21,14 @@ def letters(world: World) -> int:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "expected"),
     [
         ("'execution.max-dead-letters' = '2'", "there are 3 since the state directory began, and 'execution.max-dead"),
         ("'execution.max-dead-letter-share' = '0.2'", "there are 3 in the last 7 rows, and 'execution.max-dead-letter-s"),
     ],
 )  # fmt: skip
 def test_more_than_there_may_be_stop_the_run_before_they_are_committed(
-    tmp_path: Path, setting: str, said: str
+    tmp_path: Path, setting: str, expected: str
 ) -> None:
     world = World(tmp_path, settings=f"SET {setting};")
     path = lines(world, "x.json", [1, 2, 3, 4], 3)
@@ -36,7 +36,7 @@ def test_more_than_there_may_be_stop_the_run_before_they_are_committed(
         error = world.fails()
         assert error.code == "DAT005"
         assert "epoch 1 has 3 malformed" in error.message
-        assert said in error.notes[0]
+        assert expected in error.notes[0]
         assert f"{path}, line 5: not valid JSON: oops" in error.notes
         assert (world.read(), letters(world)) == ([], 0)
     world.put("x.json", [1, 2, 3, 4, 5])

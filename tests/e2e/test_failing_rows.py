@@ -153,14 +153,18 @@ def test_what_may_end_otherwise_when_the_row_is_taken_back_stops_the_run(tmp_pat
 def test_the_message_of_a_later_failure_names_expression_place_and_row(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError) as failed:
         run(tmp_path, f"SELECT v, n,\n  CAST(m AS INT) AS a FROM {OF_GROUPS}", CHANGING[1:2], setting="fail")
-    told = failed.value.diagnostics[0]
-    assert (told.code, told.message) == ("DAT001", "Conversion Error: Could not convert string 'a' to INT32")
-    assert told.span is not None
-    assert (told.span.line, told.span.column, told.span.length) == (4, 3, 14)
-    assert (
-        told.notes[0] == "the row is v = 2, n = 1, m = a" or told.notes[0] == "the row is v = 2, m = a, n = 1"
+    reported = failed.value.diagnostics[0]
+    assert (reported.code, reported.message) == (
+        "DAT001",
+        "Conversion Error: Could not convert string 'a' to INT32",
     )
-    assert "TRY_CAST" in (told.help or "")
+    assert reported.span is not None
+    assert (reported.span.line, reported.span.column, reported.span.length) == (4, 3, 14)
+    assert (
+        reported.notes[0] == "the row is v = 2, n = 1, m = a"
+        or reported.notes[0] == "the row is v = 2, m = a, n = 1"
+    )
+    assert "TRY_CAST" in (reported.help or "")
 
 
 def test_another_query_does_not_go_on_without_rows_of_aggregates(tmp_path: Path) -> None:

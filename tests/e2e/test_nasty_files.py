@@ -129,7 +129,7 @@ XZ = lzma.compress(b"x\n1\n" * 3)
 
 
 @pytest.mark.parametrize(
-    ("format_", "name", "data", "said", "instead"),
+    ("format_", "name", "data", "expected", "instead"),
     [
         ("csv", "x.csv", gzip.compress(b"1\n"), "it is compressed with gzip", "ends with .gz"),
         ("json", "x.json", gzip.compress(JSON), "it is compressed with gzip", "ends with .gz"),
@@ -146,7 +146,7 @@ XZ = lzma.compress(b"x\n1\n" * 3)
     ids=lambda value: "data" if isinstance(value, bytes) else value,  # some have the time in them
 )
 def test_what_is_no_text_is_named(
-    tmp_path: Path, format_: str, name: str, data: bytes, said: str, instead: str
+    tmp_path: Path, format_: str, name: str, data: bytes, expected: str, instead: str
 ) -> None:
     """Small files are in archives as they are: lines of them were read as rows."""
     world = World(tmp_path, format_)
@@ -155,7 +155,7 @@ def test_what_is_no_text_is_named(
     error = world.fails()
     assert (error.code, world.read(), letters(world)) == ("DAT003", [], [])
     assert f"{world.data / name} is not the text that the table says: " in error.message
-    assert said in error.message
+    assert expected in error.message
     assert instead in str(error.help)
     world.run(("skip", str(world.data / name)))
 

@@ -148,5 +148,7 @@ def test_a_path_with_a_wildcard_from_a_column_is_a_mistake_of_the_data(
 ) -> None:
     """DuckDB takes some of these for a mistake of its own, which would end its connection."""
     write(tmp_path / "in/1.json", ["$.a", path])
-    told = failure(tmp_path, "json", f"SELECT k, CAST(length(CAST({call} AS STRING)) AS BIGINT) AS n FROM t")
-    assert told.code == "DAT001"
+    reported = failure(
+        tmp_path, "json", f"SELECT k, CAST(length(CAST({call} AS STRING)) AS BIGINT) AS n FROM t"
+    )
+    assert reported.code == "DAT001"

@@ -113,13 +113,13 @@ class Query:
                 return replace(self, keys=items)
         return replace(self, calls=items)
 
-    def said(self, part: str) -> list[str]:
+    def terms(self, part: str) -> list[str]:
         return [self.pools[part][n][way] for n, way in getattr(self, part)]
 
     @property
     def sql(self) -> str:
-        where = f" WHERE {' AND '.join(f'({c})' for c in self.said('where'))}" if self.where else ""
-        keys, calls = self.said("keys"), self.said("calls")
+        where = f" WHERE {' AND '.join(f'({c})' for c in self.terms('where'))}" if self.where else ""
+        keys, calls = self.terms("keys"), self.terms("calls")
         items = [f"{k} AS k{n}" for n, k in enumerate(keys)] + [f"{c} AS a{n}" for n, c in enumerate(calls)]
         match self.shape:
             case "groups":
@@ -253,8 +253,8 @@ def main() -> None:
     chains, first = (int(sys.argv[n]) if len(sys.argv) > n else default for n, default in ((1, 100), (2, 0)))
     found = shares(chains, first=first)
     for kind, counts in found.items():
-        told = ", ".join(f"{v} {n}" for v, n in sorted(counts.items()))
-        print(f"{share(counts):6.1%}  {kind} ({told})")
+        reported = ", ".join(f"{v} {n}" for v, n in sorted(counts.items()))
+        print(f"{share(counts):6.1%}  {kind} ({reported})")
     print(f"{share(sum(found.values(), Counter())):6.1%}  of all")
 
 

@@ -333,13 +333,13 @@ def assert_derived(
     found = needed(old, new)
     for edit in found:
         assert edit.new is not None
-        told = missing or {}
+        reported = missing or {}
         if whatever:
-            told = {
+            reported = {
                 t.name: [f.name for f in edit.missing if f.table == t.name] for t in edit.new.state.tables
             }
         assert {(f.table, f.name) for f in edit.missing} == {
-            (t.name, name) for t in edit.new.state.tables for name in told.get(t.name, ())
+            (t.name, name) for t in edit.new.state.tables for name in reported.get(t.name, ())
         }, edit.fields
         if edit.derivation is None:
             continue
@@ -356,9 +356,9 @@ def assert_derived(
         for table_ in edit.new.state.tables:
             given = derived.get(table_.name)
             if given is None:
-                assert told.get(table_.name)
+                assert reported.get(table_.name)
                 continue
-            left_out = set(told.get(table_.name, ()))
+            left_out = set(reported.get(table_.name, ()))
             ours = derived_shards(given, edit, before, shards=2)
             theirs = after.rows(edit.new.state.state_id, table_)
             ours = [still_open(mine, edit.new, after.driver.previous) for mine in ours]

@@ -223,8 +223,8 @@ def test_states_are_called_by_the_columns_of_the_query(tmp_path: Path, query: st
 )
 def test_fields_are_told_in_the_words_of_the_query(tmp_path: Path, query: str, words: set[str]) -> None:
     plan = diff(tmp_path, "SELECT k FROM t", query)
-    told = {name for s in plan.states for name in shown_meanings(f.meaning for f in s.fields)}
-    assert words <= told
+    reported = {name for s in plan.states for name in shown_meanings(f.meaning for f in s.fields)}
+    assert words <= reported
     for internal in (
         "the row",
         "how often it is there",
@@ -233,7 +233,7 @@ def test_fields_are_told_in_the_words_of_the_query(tmp_path: Path, query: str, w
         "side by side",
         "by(",
     ):
-        assert not any(internal in name for name in (*told, *(s.title for s in plan.states)))
+        assert not any(internal in name for name in (*reported, *(s.title for s in plan.states)))
 
 
 def test_titles_say_by_what_a_join_is(tmp_path: Path) -> None:

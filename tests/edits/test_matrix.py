@@ -103,7 +103,7 @@ def test_an_edit_gives_what_the_new_query_gives_over_everything(
         (edit.retracting or edit.verdicts) if kind == "retract" else edit.verdicts
     )
     before_ids = {state.state_id for state in old.physical.states}
-    told: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     # Killed in the middle of the edit, and run again with another number of shards.
     same = before_ids == {state.state_id for state in new.physical.states}
     points = ("planned", "published") if same else ("planned", "adapted", "published")
@@ -113,7 +113,7 @@ def test_an_edit_gives_what_the_new_query_gives_over_everything(
         if last_manifest(tmp_path)[1].epoch > at.epoch:
             break
     run_here(
-        new, tmp_path, parallelism=3, rows_per_epoch=ROWS_PER_EPOCH, sql=new.masked_sql, tell=told.append
+        new, tmp_path, parallelism=3, rows_per_epoch=ROWS_PER_EPOCH, sql=new.masked_sql, tell=reported.append
     )
     after = batch(tmp_path, new, given)
     if not edit.windowed:

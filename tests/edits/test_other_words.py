@@ -83,12 +83,12 @@ def assert_goes_on(old: Planned, new: Planned, given: Epochs, allowed: set[Verdi
         for table in edit.new.state.tables:
             was = edit.old.state.table(table.name)
             names = {(part, f.fingerprint): f.name for part, f in _parts(was)}
-            told = [(names[part, f.fingerprint], f.name) for part, f in _parts(table)]
+            reported = [(names[part, f.fingerprint], f.name) for part, f in _parts(table)]
             time = [TIME] if table.layout == "time" else []
             theirs = after.rows(edit.new.state.state_id, table)
             for mine, wanted in zip(before.rows(edit.old.state.state_id, was), theirs, strict=True):
-                ours = mine.select([*time, *(name for name, _ in told)])
-                ours = ours.rename_columns([*time, *(name for _, name in told)])
+                ours = mine.select([*time, *(name for name, _ in reported)])
+                ours = ours.rename_columns([*time, *(name for _, name in reported)])
                 same_rows(ours, wanted, table, set(), sums=plan_changes(new.physical))
 
 

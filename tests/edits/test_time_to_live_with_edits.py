@@ -68,14 +68,14 @@ class Job:
 
     def __init__(self, folder: Path, sink: str) -> None:
         self.folder, self.sink, self.files = folder, sink, 0
-        self.told: list[Diagnostic] = []
+        self.reported: list[Diagnostic] = []
         (folder / "in").mkdir()
 
     def run(self, ttl: str | None, query: str, rows: Sequence[Row], minute: int = 0) -> None:
         lines = (json.dumps(dict(zip("ksv", row, strict=True))) + "\n" for row in rows)
         (self.folder / f"in/{self.files}.json").write_text("".join(lines))
         self.files += 1
-        self.told.clear()
+        self.reported.clear()
         plan = self.planned(ttl, query)
         run_here(
             plan,
@@ -84,7 +84,7 @@ class Job:
             rows_per_epoch=4,
             sql=plan.masked_sql,
             written=plan.written,
-            tell=self.told.append,
+            tell=self.reported.append,
             wall_clock=lambda: 1_000_000.0 + minute * MINUTE,
         )
 
@@ -153,7 +153,7 @@ def test_forgotten_keys_keep_their_rows(sink: str, after: str | None, name: str,
         "having": [("1", 3, 6), ("2", 1, 7)],
     }[name]
     assert Counter(job.table()) == Counter(expected)
-    assert any("forgotten" in note for d in job.told for note in d.notes)
+    assert any("forgotten" in note for d in job.reported for note in d.notes)
     job.run(after, query, [(1, "b", 4), (2, "b", 1), (2, "b", 1)], minute=92)
     later = {
         "projection": [("1", 40, 10), ("2", 20, 2), ("3", 10, 5)],
@@ -192,9 +192,9 @@ def test_rows_that_would_stand_twice_are_refused(name: str, tmp_path: Path) -> N
     job.run("1 h", OLD, [(3, "a", 2)], minute=90)
     with pytest.raises(DiagnosticError) as caught:
         job.run("1 h", EDITS[name], [], minute=91)
-    [told] = caught.value.diagnostics
-    assert (told.code, caught.value.exit_code) == ("STA014", 4)
-    assert any("no PRIMARY KEY" in note for note in told.notes)
+    [reported] = caught.value.diagnostics
+    assert (reported.code, caught.value.exit_code) == ("STA014", 4)
+    assert any("no PRIMARY KEY" in note for note in reported.notes)
 
 
 def test_a_new_table_beside_what_was_forgotten(tmp_path: Path) -> None:
@@ -210,4 +210,4 @@ def test_a_new_table_beside_what_was_forgotten(tmp_path: Path) -> None:
     job.run("1 h", f"{OLD};\n{more}", [(1, "a", 1), (2, "a", 1)], minute=91)
     with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as con:
         assert Counter(con.execute("SELECT g, n FROM p").fetchall()) == Counter([("1", 4), ("2", 1)])
-    assert any("forgotten" in note for d in job.told for note in d.notes)
+    assert any("forgotten" in note for d in job.reported for note in d.notes)

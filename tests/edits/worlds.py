@@ -355,7 +355,7 @@ def planned(folder: Path, sql: str) -> Planned:
     return plan_file(folder / "p.sql")
 
 
-def told_by_plan(folder: Path, *more: str) -> dict[str, Any]:
+def printed_by_plan(folder: Path, *more: str) -> dict[str, Any]:
     """What `sqlstream plan --json` says."""
     out = io.StringIO()
     arguments = ["plan", str(folder / "p.sql"), "--state-dir", str(folder / "state"), "--json", *more]
@@ -407,22 +407,22 @@ def chain(world: World, seed: int, folder: Path, found: Found, steps: int = 6) -
             if not step:
                 return
             other, plan = slots, planned(folder, world.text(slots))
-        told = told_by_plan(folder)
-        if not told.get("ok", True) or told["exit_code"]:
-            problems = told.get("diagnostics") or told["problems"] or told["warnings"]
+        reported = printed_by_plan(folder)
+        if not reported.get("ok", True) or reported["exit_code"]:
+            problems = reported.get("diagnostics") or reported["problems"] or reported["warnings"]
             found.edits["refused: " + ",".join(sorted({d["code"] for d in problems}))] += 1
             other, plan = slots, planned(folder, world.text(slots))
-            told = told_by_plan(folder)
-            if not told.get("ok", True) or told["exit_code"]:
-                found.wrong.append(f"seed {seed} step {step}: the former text is refused: {told}")
+            reported = printed_by_plan(folder)
+            if not reported.get("ok", True) or reported["exit_code"]:
+                found.wrong.append(f"seed {seed} step {step}: the former text is refused: {reported}")
                 return
         elif step:
-            found.edits["exact" if told["exact"] else "not exact"] += 1
+            found.edits["exact" if reported["exact"] else "not exact"] += 1
             if world.text(other) != world.text(slots):
-                found.verdicts.update(s["verdict"] for s in told["states"] if s["verdict"] != "DROP")
-        named = {name for text in told["results"] for name in re.findall(r"`(\w+)`", text)}
+                found.verdicts.update(s["verdict"] for s in reported["states"] if s["verdict"] != "DROP")
+        named = {name for text in reported["results"] for name in re.findall(r"`(\w+)`", text)}
         sinks = {sink.name for sink in plan.physical.sinks}
-        if not told["exact"]:
+        if not reported["exact"]:
             inexact |= (named & sinks) or sinks
         parallelism = chosen.randint(1, 3)
         rows_per_epoch = chosen.choice([3, 100])

@@ -85,13 +85,13 @@ def test_it_is_told_by_who_looks_and_not_copied(folder: Path, capsys: Captured, 
     damage(file, how)
     for at in ((), ("--at", "one")):
         assert cli("state", "check", "p.sql", *at) == 4
-        said = capsys.readouterr().err
-        assert re.search(r"error\[STA00[13]\]: ", said)
-        assert file.name in said
+        printed = capsys.readouterr().err
+        assert re.search(r"error\[STA00[13]\]: ", printed)
+        assert file.name in printed
     assert cli("savepoint", "export", "p.sql", "one", "copy") == 4
-    said = capsys.readouterr().err
-    assert "error[SAV005]: " in said
-    assert file.name in said
+    printed = capsys.readouterr().err
+    assert "error[SAV005]: " in printed
+    assert file.name in printed
 
 
 @pytest.mark.parametrize("how", ["flipped", "short", "gone"])

@@ -10,20 +10,20 @@ from tests.faults.commands import COUNTS, pipeline, sqlstream
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "expected"),
     [
         (["1.csv"], "source `t` has no rows: {in}/1.csv is empty\n"),
         (["1.csv", "2.csv"], "source `t` has no rows: its 2 files are empty: '{in}/1.csv', '{in}/2.csv'\n"),
     ],
 )
-def test_files_without_a_byte(tmp_path: Path, files: list[str], said: str) -> None:
+def test_files_without_a_byte(tmp_path: Path, files: list[str], expected: str) -> None:
     pipeline(tmp_path, COUNTS, rows="")
     for name in files:
         (tmp_path / "in" / name).touch()
     for _ in range(2):
         done = sqlstream(tmp_path, "run", "p.sql")
         assert done.returncode == 0
-        assert "warning[DAT004]: " + said.replace("{in}", str(tmp_path / "in")) in done.stderr
+        assert "warning[DAT004]: " + expected.replace("{in}", str(tmp_path / "in")) in done.stderr
         assert "nothing to read, no source has ever had a row" in done.stderr
         assert "nothing new" not in done.stderr
     (tmp_path / "in/1.csv").write_text("k,v\na,1\n")

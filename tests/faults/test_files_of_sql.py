@@ -12,7 +12,7 @@ from sqlstream.cli.main import run_cli
 SQL = "CREATE TABLE t (a INT) WITH ('connector' = 'datagen');\r\n-- é\r\nSELECT a FROM t WHERE '"
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run_cli([*arguments]) == 2
     return capsys.readouterr().err
 
@@ -23,7 +23,7 @@ def test_a_byte_that_is_no_utf_8_is_told_by_its_place(
 ) -> None:
     file = tmp_path / "p.sql"
     file.write_bytes(bom + SQL.encode() + b"\xe9' = 'x'")
-    assert said(capsys, "check", str(file)) == (
+    assert output_of(capsys, "check", str(file)) == (
         "error[SQL000]: the file is not UTF-8 text: the byte 0xe9 can't stand here\n"
         f" --> {file}:3:24\n"
         "  |\n"
@@ -39,14 +39,14 @@ def test_another_encoding_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     file.write_bytes(
         (SQL + "'").encode("utf-16") if encoding == "utf-16" else ("\ufeff" + SQL).encode(encoding)
     )
-    assert "iconv -f UTF-16 -t UTF-8" in said(capsys, "check", str(file))
+    assert "iconv -f UTF-16 -t UTF-8" in output_of(capsys, "check", str(file))
 
 
 def test_what_is_no_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", str(tmp_path / "pipe")):
-        assert f"{path} is no file that can be read twice" in said(capsys, "check", path)
-    assert f"{tmp_path} is a folder" in said(capsys, "check", str(tmp_path))
+        assert f"{path} is no file that can be read twice" in output_of(capsys, "check", path)
+    assert f"{tmp_path} is a folder" in output_of(capsys, "check", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_is_no_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str], pair: str, instead: str) -> None:
     file = tmp_path / "p.sql"
     file.write_text("SELECT 1")
-    assert f"help: write --var {instead}\n" in said(capsys, "check", str(file), "--var", pair)
+    assert f"help: write --var {instead}\n" in output_of(capsys, "check", str(file), "--var", pair)
 
 
 def test_memory_that_is_not_to_be_had(

@@ -97,10 +97,10 @@ def test_what_a_source_would_read_of_its_own_pipeline(
     (tmp_path / "link").symlink_to("in")
     monkeypatch.chdir(tmp_path)
     assert run_cli(["run", "p.sql", *options]) == 1
-    said = capsys.readouterr().err
-    assert "error[SQL017]: the " in said
-    assert "is where source `t` reads" in said
-    assert options or " --> p.sql:3:" in said
+    printed = capsys.readouterr().err
+    assert "error[SQL017]: source `t` would read what the pipeline writes" in printed
+    assert "is where the source reads ('" in printed
+    assert options or " --> p.sql:3:" in printed
     assert not (tmp_path / ".sqlstream").exists()
 
 

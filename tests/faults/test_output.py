@@ -26,8 +26,8 @@ def clean(done: subprocess.CompletedProcess[str], code: int) -> str:
 def test_a_full_standard_output(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     pipeline(tmp_path)
     with Path("/dev/full").open("w") as full:
-        said = clean(sqlstream(tmp_path, *arguments, stdout=full), 5)
-    assert "error[ENV005]: standard output can't be written: No space left on device" in said
+        printed = clean(sqlstream(tmp_path, *arguments, stdout=full), 5)
+    assert "error[ENV005]: standard output can't be written: No space left on device" in printed
     if arguments[0] == "run":
         assert "nothing new" in clean(sqlstream(tmp_path, "run", "p.sql"), 0)  # its epoch was committed
 
@@ -79,10 +79,10 @@ def test_a_reader_that_goes_stops_the_run(tmp_path: Path) -> None:
     rows = "k,v\n" + "".join(f"key {n},1\n" for n in range(20_000))
     pipeline(tmp_path, settings + COUNTS, rows)
     done = in_shell(tmp_path, "sqlstream run p.sql --max-rows-per-epoch 5000 | head -1")
-    said = clean(done, 0)
+    printed = clean(done, 0)
     assert done.stdout.split() == ["op", "k", "s"]
-    assert said.count("epoch ") < 3
-    assert "p: stopped, nobody reads what it writes any more; the next run goes on there" in said
+    assert printed.count("epoch ") < 3
+    assert "p: stopped, nobody reads what it writes any more; the next run goes on there" in printed
     clean(sqlstream(tmp_path, "run", "p.sql"), 0)
     manifests = (tmp_path / ".sqlstream/p/epochs").glob("*.manifest.json")
     assert sum(sum(json.loads(m.read_text())["rows"].values()) for m in manifests) == 20_000
@@ -128,5 +128,5 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "sqlstream").chmod(0o755)
     clean(in_shell(tmp_path, gone + f"sqlstream run {tmp_path}/p.sql"), 0)
     for line in ("check p.sql", "init x", f"run {tmp_path}/p.sql --state-dir x"):
-        said = clean(in_shell(tmp_path, gone + "sqlstream " + line), 2)
-        assert "error[PRJ001]: the working directory does not exist any more" in said
+        printed = clean(in_shell(tmp_path, gone + "sqlstream " + line), 2)
+        assert "error[PRJ001]: the working directory does not exist any more" in printed

@@ -22,9 +22,9 @@ def test_state_directories(
     pipeline(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run_cli([*command, "--state-dir", place]) == 2
-    said = capsys.readouterr().err
-    assert "error[PRJ006]: " in said
-    assert "file:///" in said
+    printed = capsys.readouterr().err
+    assert "error[PRJ006]: " in printed
+    assert "file:///" in printed
 
 
 @pytest.mark.parametrize("place", ["p.sql", "p.sql/x", "p.sql/x/y", "file://{here}/p.sql", "/dev/null/x"])
@@ -37,9 +37,9 @@ def test_a_file_is_no_state_directory(
     pipeline(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run_cli([*command, "--state-dir", place.format(here=tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "error[PRJ006]: " in said
-    assert f" {'/dev/null' if 'dev' in place else tmp_path / 'p.sql'} is a file\n" in said
+    printed = capsys.readouterr().err
+    assert "error[PRJ006]: " in printed
+    assert f" {'/dev/null' if 'dev' in place else tmp_path / 'p.sql'} is a file\n" in printed
 
 
 def test_a_state_directory_that_is_not_there(
@@ -78,8 +78,8 @@ def test_paths_of_tables(tmp_path: Path, capsys: Captured, path: str, table: str
     sql = COUNTS.replace("'print')", sink).replace("SUM(v)", "v").replace(" GROUP BY k", "")
     (tmp_path / "p.sql").write_text(sql.replace(f"'path' = '{table}'", f"'path' = '{path}'"))
     assert run_cli(["check", str(tmp_path / "p.sql")]) == 1
-    said = capsys.readouterr().err
-    assert "error[OPT003]: `path` can't be '" in said
+    printed = capsys.readouterr().err
+    assert "error[OPT003]: `path` can't be '" in printed
 
 
 def test_where_savepoints_are_copied_to(
@@ -100,10 +100,10 @@ def test_where_savepoints_are_copied_to(
         assert run_cli(["savepoint", "export", "p.sql", "one", place]) == 2
         assert f"error[{code}]: " in capsys.readouterr().err
     assert run_cli(["savepoint", "export", "p.sql", "one", "/proc/x"]) == 5
-    said = capsys.readouterr().err
-    assert "error[ENV005]: " in said
-    assert "/proc/x/" in said
-    assert ".sqlstream" not in said
+    printed = capsys.readouterr().err
+    assert "error[ENV005]: " in printed
+    assert "/proc/x/" in printed
+    assert ".sqlstream" not in printed
     for place, code in {"p.sql": "SAV004", "in": "SAV004", "none": "SAV004", "foo://x": "PRJ006"}.items():
         assert run_cli(["savepoint", "import", "p.sql", place, "two"]) == 2
         assert f"error[{code}]: " in capsys.readouterr().err

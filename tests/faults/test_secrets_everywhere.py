@@ -29,7 +29,7 @@ def words(password: str) -> list[str]:
     return [LEFT, RIGHT]
 
 
-def said(*arguments: str | Path) -> tuple[int, str]:
+def output_of(*arguments: str | Path) -> tuple[int, str]:
     """What a command says, on both streams."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -99,7 +99,7 @@ def test_nothing_says_a_password_of_a_table(
             commands.append(["run", file, "--state-dir", state, "--master", "local[1]"])
             commands.append(["run", file, "--state-dir", state, "--master", "local[1]", "--json"])
         for command in commands:
-            _, text = said(*command)
+            _, text = output_of(*command)
             assert not [word for word in words(password) if word in text], (sign, command[0], text)
         for path, content in kept(folder, but=["p.sql"]):
             assert not [word for word in words(password) if word.encode() in content], (sign, path)

@@ -111,17 +111,17 @@ def test_an_object_store_that_can_not_be_reached(
     """pyarrow says it with an OSError of its own, without a number."""
     pipeline(tmp_path)
     monkeypatch.chdir(tmp_path)
-    said = "When listing objects under key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during ListObjectsV2 operation"
+    reason = "When listing objects under key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during ListObjectsV2 operation"
 
     def unreachable(*_: object, **__: object) -> None:
-        raise OSError(f"{said}: curlCode: 7, Couldn't connect to server")
+        raise OSError(f"{reason}: curlCode: 7, Couldn't connect to server")
 
     for name in ("list", "get", "exists", "size"):
         monkeypatch.setattr(CheckpointStore, name, unreachable)
     assert run_cli([*command, "--state-dir", str(tmp_path / "state")]) == 5
-    told = capsys.readouterr().err
-    assert f"error[ENV005]: a file can't be read or written: {said}" in told
-    assert "bug" not in told
+    reported = capsys.readouterr().err
+    assert f"error[ENV005]: a file can't be read or written: {reason}" in reported
+    assert "bug" not in reported
 
 
 def test_an_error_of_the_system_keeps_its_own_words() -> None:

@@ -40,7 +40,7 @@ def test_schemas_that_change_along_the_way(duck: DuckSession, schema_registry: S
             {"id": 2**40, "name": None, "age": 3, "__record": 2},
             {"id": 2, "name": "b", "age": None, "__record": 3},
         ]
-    assert [asked for asked in schema_registry.asked if asked.startswith("GET")] == [
+    assert [requested for requested in schema_registry.asked if requested.startswith("GET")] == [
         "GET /schemas/ids/1",
         "GET /schemas/ids/2",
     ]

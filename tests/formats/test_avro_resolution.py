@@ -100,7 +100,7 @@ def test_a_record_that_contains_itself_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "schema", "said"),
+    ("type_", "schema", "message"),
     [
         ("INTEGER", "long", "a: long can't be read as INTEGER; declare it as BIGINT"),
         ("TIMESTAMP", "long", "TO_TIMESTAMP_LTZ"),
@@ -114,8 +114,8 @@ def test_a_record_that_contains_itself_is_skipped() -> None:
         ("BIGINT", {"type": "array", "items": "long"}, "array<long> can't be read as BIGINT"),
     ],
 )
-def test_what_is_refused(type_: str, schema: Any, said: str) -> None:
-    with pytest.raises(SchemaError, match=said):
+def test_what_is_refused(type_: str, schema: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
         record_decoder(columns({"a": type_}), parse_schema(json.dumps(record(("a", schema)))))
 
 

@@ -57,8 +57,8 @@ FROM_MAXWELL = {"database": "shop", "table": "t", "primary-key-columns": ["a"], 
 
 def wanting(name: str, options: dict[str, str] | None = None, keys: list[str] | None = None) -> RecordFormat:
     """A format of one column that gives all its metadata, or these keys."""
-    told = REGISTERED[name].descriptor.metadata
-    metadata = tuple((key, Column(f"m {key}", told[key])) for key in (told if keys is None else keys))
+    reported = REGISTERED[name].descriptor.metadata
+    metadata = tuple((key, Column(f"m {key}", reported[key])) for key in (reported if keys is None else keys))
     return replace(record_format(name, {"a": "INTEGER"}, options), metadata=metadata)
 
 

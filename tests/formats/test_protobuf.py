@@ -190,7 +190,7 @@ def test_bad_messages(duck: DuckSession, descriptors: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("types", "said"),
+    ("types", "fragment"),
     [
         ({"no": "BIGINT"}, "no: shop.Order has no such field"),
         ({"id": "INTEGER"}, "id: int64 can't be read as INTEGER; declare it as BIGINT"),
@@ -201,24 +201,24 @@ def test_bad_messages(duck: DuckSession, descriptors: str) -> None:
         ({"inner": 'STRUCT("y" BIGINT)'}, "inner.y: shop.Order.Inner has no such field"),
     ],
 )
-def test_what_is_refused(descriptors: str, types: dict[str, str], said: str) -> None:
+def test_what_is_refused(descriptors: str, types: dict[str, str], fragment: str) -> None:
     with pytest.raises(DiagnosticError, match="SQL053") as caught:
         ProtobufRecordReader(record_format("protobuf", types, options(descriptors)))
-    assert said in str(caught.value)
+    assert fragment in str(caught.value)
 
 
 def test_values_that_have_no_room(duck: DuckSession, descriptors: str) -> None:
     format_ = record_format("protobuf", {"u": "BIGINT", "color": "VARCHAR"}, options(descriptors))
-    for row, said in (({"u": 2**32}, "no uint32"), ({"color": "BLUE"}, "no value of enum")):
+    for row, fragment in (({"u": 2**32}, "no uint32"), ({"color": "BLUE"}, "no value of enum")):
         rows = pa.Table.from_pylist([row], pa.schema([("u", pa.int64()), ("color", pa.string())]))
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=fragment):
             ProtobufRecordWriter(format_).write(duck, rows)
 
 
 def test_files_that_are_no_descriptors(tmp_path: Path, descriptors: str) -> None:
     (tmp_path / "no.desc").write_bytes(b"syntax")
-    for path, said in ((str(tmp_path / "no.desc"), "OPT003"), (str(tmp_path / "gone"), "ENV005")):
-        with pytest.raises(DiagnosticError, match=said):
+    for path, fragment in ((str(tmp_path / "no.desc"), "OPT003"), (str(tmp_path / "gone"), "ENV005")):
+        with pytest.raises(DiagnosticError, match=fragment):
             ProtobufRecordReader(record_format("protobuf", {"id": "BIGINT"}, options(path)))
     other = options(descriptors, **{"message-class-name": "shop.No"})
     with pytest.raises(DiagnosticError, match=r"no message is called shop\.No, but shop\.Other, shop\.Order"):

@@ -167,13 +167,13 @@ def test_what_is_no_registry(schema_registry: SchemaRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ({}, "option 'f.url' is missing"),
         ({"f.url": "localhost:8081"}, "http://host:port"),
         ({"f.url": "http://x", "f.ssl.truststore.location": "a.jks"}, "PEM"),
     ],
 )
-def test_options(options: dict[str, str], said: str) -> None:
-    with pytest.raises(DiagnosticError, match=said):
+def test_options(options: dict[str, str], expected: str) -> None:
+    with pytest.raises(DiagnosticError, match=expected):
         RegistrySettings.of("f", options)

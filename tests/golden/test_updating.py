@@ -92,9 +92,9 @@ def test_a_wrong_row_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"), [("a,1\na,2\n", "two rows have"), ("a,1\n,2\n", "a row has NULL in")]
+    ("rows", "expected"), [("a,1\na,2\n", "two rows have"), ("a,1\n,2\n", "a row has NULL in")]
 )
-def test_a_golden_that_the_key_forbids_is_not_written(tmp_path: Path, rows: str, said: str) -> None:
+def test_a_golden_that_the_key_forbids_is_not_written(tmp_path: Path, rows: str, expected: str) -> None:
     text = f"""
         CREATE TABLE out (k STRING, v BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({SINKS["postgres"]});
         INSERT INTO out SELECT k, v FROM t ON CONFLICT DO ERROR;
@@ -103,7 +103,7 @@ def test_a_golden_that_the_key_forbids_is_not_written(tmp_path: Path, rows: str,
         golden.update(pipeline(tmp_path, text, rows))
     [diagnostic] = raised.value.diagnostics
     assert diagnostic.code == "GLD007"
-    assert said in diagnostic.message
+    assert expected in diagnostic.message
     assert not (tmp_path / "golden").exists()
 
 

@@ -188,7 +188,7 @@ def members(worlds: Worlds) -> list[Member]:
 
 def test_one_identity_is_one_content(members: list[Member], worlds: Worlds) -> None:
     different = search(members, worlds, cache(identities))
-    assert not different, _told(different)
+    assert not different, _described(different)
 
 
 def meant(text: str) -> list[State]:
@@ -210,7 +210,7 @@ def meant(text: str) -> list[State]:
 
 
 #: Conditions of which some pass the same rows, and some only look as if they did.
-_SAID = (
+_CLAUSES = (
     (
         "{c} < 2",
         "{c} <= 1",
@@ -240,7 +240,9 @@ def _in_other_words(seeds: Iterable[int], worlds: Worlds) -> Iterator[Member]:
         chain = _drawn(chance)
         below = scanned(chain.source)
         column, other = chance.one(below.whole), chance.one(below.whole)
-        for where in (said for several in (chance.one(_SAID), chance.one(_SAID)) for said in several):
+        for where in (
+            clause for several in (chance.one(_CLAUSES), chance.one(_CLAUSES)) for clause in several
+        ):
             first = Form(filtered, {"where": where.format(c=column, o=other)})
             found = _member(replace(chain, forms=(first, *chain.forms)), worlds)
             if found is not None:
@@ -251,7 +253,7 @@ def test_one_meaning_is_one_content(worlds: Worlds) -> None:
     by_meaning, by_words = cache(meant), cache(identities)
     several = list(_in_other_words(seeds(15), worlds))
     different = search(several, worlds, by_meaning)
-    assert not different, _told(different)
+    assert not different, _described(different)
     planned = []
     for member in several:
         with suppress(DiagnosticError):
@@ -283,7 +285,7 @@ def test_the_search_finds_what_an_identity_leaves_out(
     assert search(members, worlds, crippled)
 
 
-def _told(different: list[tuple[Member, Member]]) -> str:
+def _described(different: list[tuple[Member, Member]]) -> str:
     one, other = min(different, key=lambda pair: len(pair[0].sql) + len(pair[1].sql))
     return (
         f"{len(different)} pairs have one identity and hold other rows, such as\n{one.sql}\nand\n{other.sql}"

@@ -175,8 +175,8 @@ def test_all_wrong_names_of_a_select_are_told(query: str, wrong: list[str]) -> N
 
 
 def test_a_subquery_in_an_expression_is_checked() -> None:
-    told = refused("SELECT k, (SELECT MAX(other) FROM t) AS m FROM t").message
-    assert told == "unknown column `other`"
+    reported = refused("SELECT k, (SELECT MAX(other) FROM t) AS m FROM t").message
+    assert reported == "unknown column `other`"
 
 
 @pytest.mark.parametrize("place", [1, 2, 80, 81, 82, 500, 99_990, 99_996])

@@ -145,16 +145,16 @@ class _Edit:
         both = [name for name in self.new.columns if name in self.old.columns]
         before = Counter(map(repr, self.given(both))) if both and self.cut else Counter()
         self.arrive("1.json", self.cut, len(self.rows))
-        told: list[str] = []
+        reported: list[str] = []
         try:
-            run_here(new, self.folder, parallelism=2, tell=lambda warning: told.append(warning.code))
+            run_here(new, self.folder, parallelism=2, tell=lambda warning: reported.append(warning.code))
         except DiagnosticError as error:
             if error.exit_code not in (3, 4):
                 raise
             run_here(old, self.folder, parallelism=2)
             self.check(self.old)
             return "refused" if error.exit_code == 4 else "asked"
-        if "STA016" not in told:
+        if "STA016" not in reported:
             self.check(self.new)
             return "the same" if self.old.ours == self.new.ours else "gone on"
         # A table that is only appended to keeps what it was given, and goes on with rows of the new query.

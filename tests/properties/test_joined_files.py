@@ -294,9 +294,9 @@ def test_windows_of_another_time_are_read_again_by_consent(files: Files) -> None
     both = files.planned("both", {"t": "in"}, {name: query.format(t="t") for name, query in sinks.items()})
     with files.joined(both, "one", "two") as origin:
         assert ["`t` was closed up to another time in" in note for note in origin.notes] == [True]
-        with pytest.raises(ConsentNeededError) as asked:
+        with pytest.raises(ConsentNeededError) as wanted:
             files.run("both", both, origin=origin)
-        assert [consent.accept for consent in asked.value.consents] == ["fresh:windows", "fresh:hops"]
+        assert [consent.accept for consent in wanted.value.consents] == ["fresh:windows", "fresh:hops"]
         assert not (files.folder / "both" / "epochs").exists()
         files.run("both", both, origin=origin, rewrite=["windows", "hops"])
     files.check(both)
@@ -379,8 +379,8 @@ def test_other_key_groups_are_refused(files: Files) -> None:
     files.run("two", two)
     with pytest.raises(DiagnosticError) as refused, files.joined(two, "one", "two"):
         pass
-    [told] = refused.value.diagnostics
-    assert (told.code, told.notes) == (
+    [reported] = refused.value.diagnostics
+    assert (reported.code, reported.notes) == (
         "SAV008",
         (
             f"max-parallelism is 64 in `{files.folder}/one@one`",

@@ -91,7 +91,7 @@ def put(folder: Path, rows: Sequence[Row], *, files: int) -> None:
         (folder / "input" / f"{there + number}.json").write_text("".join(lines))
 
 
-def asked(query: str, rows: Sequence[Row]) -> Rows:
+def result_of(query: str, rows: Sequence[Row]) -> Rows:
     """What DuckDB gives for a query as it is written, over a table that the rows were put into in their order."""
     with empty_duckdb() as con:
         con.execute("CREATE TABLE t (k INT, v BIGINT, s VARCHAR, l INT[])")
@@ -109,7 +109,7 @@ def test_it_is_duckdbs_answer_whatever_the_epochs_the_shards_and_the_runs(tmp_pa
             nonlocal read
             read += report.rows_read["t"]
             for number, query in enumerate(QUERIES.values()):
-                assert_same(collected.folded(f"out_{number}"), asked(query, ROWS[:read]))
+                assert_same(collected.folded(f"out_{number}"), result_of(query, ROWS[:read]))
 
         run_here(plan, tmp_path, rows_per_epoch=2, max_epochs=2, on_epoch=compare)
         run_here(plan, tmp_path, rows_per_epoch=3, parallelism=3, on_epoch=compare)
@@ -117,7 +117,7 @@ def test_it_is_duckdbs_answer_whatever_the_epochs_the_shards_and_the_runs(tmp_pa
     files = sorted(map(str, (tmp_path / "input").iterdir()))
     script = to_duckdb(plan, lambda _: files)
     for sink, query in zip(script.sinks, QUERIES.values(), strict=True):
-        assert_same(batch_of(replace(script, sinks=(sink,))), asked(query, ROWS))
+        assert_same(batch_of(replace(script, sinks=(sink,))), result_of(query, ROWS))
 
 
 def test_history_that_is_read_again_is_before_what_comes_then(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_history_that_is_read_again_is_before_what_comes_then(tmp_path: Path) ->
         put(tmp_path, ROWS[8:], files=1)
         run_here(after, tmp_path, rows_per_epoch=1, sql=after.masked_sql)
         for number, query in enumerate(queries):
-            assert_same(collected.folded(f"out_{number}"), asked(query, ROWS))
+            assert_same(collected.folded(f"out_{number}"), result_of(query, ROWS))
 
 
 def test_an_order_that_rows_do_not_have(tmp_path: Path) -> None:
@@ -172,4 +172,4 @@ def test_the_order_of_a_sub_query_is_that_of_what_reads_its_rows(tmp_path: Path)
     with collecting() as collected:
         run_here(plan, tmp_path, rows_per_epoch=5)
         for number, query in enumerate(WRITTEN.values()):
-            assert_same(collected.folded(f"out_{number}"), asked(query, ROWS))
+            assert_same(collected.folded(f"out_{number}"), result_of(query, ROWS))

@@ -178,7 +178,7 @@ def test_runs_that_are_rescaled(name: str, tmp_path: Path) -> None:
 
 def test_the_referee_gives_what_duckdb_gives_for_the_queries_themselves(tmp_path: Path) -> None:
     """Where ORDER BY tells all rows apart, or it doesn't matter which of equal ones is first."""
-    said = {
+    expected = {
         "SELECT v, x, SUM(v) OVER (ORDER BY x) AS a, LAG(v) OVER (ORDER BY x, v) AS b FROM t",
         "SELECT v, COUNT(*) OVER (ORDER BY v GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) AS a FROM t",
         "SELECT v, ARRAY_AGG(v) OVER (ORDER BY v RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a FROM t",
@@ -193,7 +193,7 @@ def test_the_referee_gives_what_duckdb_gives_for_the_queries_themselves(tmp_path
         "SELECT x, SUM(v) OVER (ORDER BY x ROWS (SELECT MIN(k) + 1 FROM t) PRECEDING) AS a FROM t",
     }
     data = [{"k": n % 3, "v": n * n % 11, "x": float(n)} for n in range(9)]
-    for number, query in enumerate(sorted(said)):
+    for number, query in enumerate(sorted(expected)):
         folder = tmp_path / str(number)
         found = batch(folder, plan(folder, query, data), data)
         with empty_duckdb() as con:

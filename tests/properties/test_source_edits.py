@@ -74,13 +74,13 @@ def goes_on(folder: Path, old: Planned, new: Planned, cut: int) -> None:
     """The old text for some epochs, then the new one: no state is anything but kept, and the answer is the new query's."""
     edits = decide(old.physical, new.physical)
     assert {edit.verdict for edit in edits} == {Verdict.KEEP}
-    told: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     with collecting() as collected:
         run_here(old, folder, rows_per_epoch=4, max_epochs=cut, sql=old.masked_sql)
-        run_here(new, folder, rows_per_epoch=4, parallelism=3, sql=new.masked_sql, tell=told.append)
+        run_here(new, folder, rows_per_epoch=4, parallelism=3, sql=new.masked_sql, tell=reported.append)
         files = [str(file) for file in sorted((folder / "in").iterdir())]
         assert_same(collected.folded("out"), batch_of(to_duckdb(new, lambda _: files)))
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.sampled(4)
@@ -178,15 +178,15 @@ def test_another_delay_of_the_watermark(before: int, after: int, cut: int, tmp_p
     add(tmp_path, "0", SECONDS)
     old, new = windows(tmp_path, before), windows(tmp_path, after)
     assert {edit.verdict for edit in decide(old.physical, new.physical)} == {Verdict.KEEP}
-    told: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     with collecting() as collected:
         run_here(old, tmp_path, rows_per_epoch=1, tasks=1, max_epochs=cut, sql=old.masked_sql)
         run_here(
-            new, tmp_path, rows_per_epoch=1, tasks=1, parallelism=3, sql=new.masked_sql, tell=told.append
+            new, tmp_path, rows_per_epoch=1, tasks=1, parallelism=3, sql=new.masked_sql, tell=reported.append
         )
         delays = [before] * cut + [after] * (len(SECONDS) - cut)
         assert given(collected) == model(SECONDS, delays, [-1000] * len(SECONDS))
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 20), (20, 5), (0, 30)])

@@ -170,8 +170,8 @@ def test_a_third_table_of_data_that_is_read_to_two_places_is_refused(tmp_path: P
         )
         with pytest.raises(DiagnosticError) as refused:
             run_here(third, tmp_path)
-    [told] = refused.value.diagnostics
-    assert (told.code, told.message) == ("STA011", "the source offset of the table `w` is not known")
+    [reported] = refused.value.diagnostics
+    assert (reported.code, reported.message) == ("STA011", "the source offset of the table `w` is not known")
 
 
 def test_what_a_table_that_comes_back_has_read_is_read_again_for_new_state(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_type_has_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("CREATE TYPE a AS ENUM ('x'); CREATE TYPE A AS INT;", "the type `A` is declared twice"),
         ("CREATE TYPE a AS ENUM ('x', 'y', 'x');", "'x' stands twice in an ENUM"),
@@ -92,7 +92,7 @@ def test_a_type_has_a_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_type(text: str, told: str) -> None:
+def test_what_is_no_type(text: str, reported: str) -> None:
     with pytest.raises(DiagnosticError) as refused:
         plan_file(text, file="f.sql")
-    assert told in str(refused.value)
+    assert reported in str(refused.value)

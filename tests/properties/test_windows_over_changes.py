@@ -181,10 +181,10 @@ def test_each_change_counts_for_the_open_windows_of_its_row(
     model, reports = run(
         window, made, keyed=keyed, early=early, lateness_s=lateness_s, size=size, shards=shards
     )
-    told = sum(report.dead_letters.get("late", 0) for report in reports)
+    reported = sum(report.dead_letters.get("late", 0) for report in reports)
     # Changes that cancel out within an epoch are not lost; every other late one is told of.
-    assert told <= sum(model.changes_late.values())
-    assert told > 0 or not any(model.late.values())
+    assert reported <= sum(model.changes_late.values())
+    assert reported > 0 or not any(model.late.values())
     if not keyed:
         assert not made or reports[-1].state_rows == 0
 

@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def asked(world: World, sql: str, at: str | None = None) -> str:
+def queried(world: World, sql: str, at: str | None = None) -> str:
     out = io.StringIO()
     run_query(world.store, at, sql, "csv", out)
     return out.getvalue()
@@ -48,7 +48,7 @@ def test_an_epoch_that_is_collected_while_it_is_read(world: World) -> None:
             world.run(max_epochs=RETAINED + 1, parallelism=2)
 
     with mock.patch.object(StateReader, "_of_shard", slow):
-        assert asked(world, TOTAL) == f"rows\n{(2 + RETAINED + 1) * ROWS_PER_EPOCH}\n"
+        assert queried(world, TOTAL) == f"rows\n{(2 + RETAINED + 1) * ROWS_PER_EPOCH}\n"
     assert overtaken == [2]
 
 
@@ -63,7 +63,7 @@ def test_it_is_told_where_that_epoch_was_asked_for(world: World) -> None:
         mock.patch.object(StateReader, "_of_shard", slow),
         pytest.raises(DiagnosticError, match="STA025"),
     ):
-        asked(world, TOTAL, "2")
+        queried(world, TOTAL, "2")
 
 
 def test_a_savepoint_stays(world: World) -> None:
@@ -75,7 +75,7 @@ def test_a_savepoint_stays(world: World) -> None:
         world.run(max_epochs=RETAINED + 1, parallelism=2)
 
     with mock.patch.object(StateReader, "_of_shard", slow):
-        assert asked(world, TOTAL, "kept") == f"rows\n{2 * ROWS_PER_EPOCH}\n"
+        assert queried(world, TOTAL, "kept") == f"rows\n{2 * ROWS_PER_EPOCH}\n"
 
 
 def test_what_was_opened_stays_readable(world: World) -> None:
@@ -103,18 +103,18 @@ def test_a_damaged_file_is_named(world: World) -> None:
     for path in list((world.state / "state").rglob("*.delta")):
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(StateCorruptionError, match=str(world.state / "state")):
-        asked(world, TOTAL)
+        queried(world, TOTAL)
     with pytest.raises(StateCorruptionError, match=str(world.state / "state")):
-        asked(world, "SELECT * FROM group_aggregate_1 WHERE k = 'a' AND c = 'x'")
+        queried(world, "SELECT * FROM group_aggregate_1 WHERE k = 'a' AND c = 'x'")
     assert committed.is_there
 
 
 def test_temporary_folders_go(world: World, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     with mock.patch("tempfile.tempdir", str(tmp_path / "tmp")):
-        asked(world, TOTAL)
+        queried(world, TOTAL)
         with pytest.raises(DiagnosticError):
-            asked(world, "SELECT nothing FROM group_aggregate_1")
+            queried(world, "SELECT nothing FROM group_aggregate_1")
     # What stays is the folder of this user, with the gate that keeps runs from sweeping each other.
     kept = {f"sqlstream-{os.getuid()}", "runs", ".gate"}
     left = [path for path in (tmp_path / "tmp").rglob("*") if path.name not in kept]

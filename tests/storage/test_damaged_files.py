@@ -113,7 +113,7 @@ def test_a_damaged_file_is_told_or_has_no_effect(broken_off: Path, tmp_path: Pat
     # The last of a kind is what is read again; of the earlier ones, one.
     by_kind = [[n for n in names if n.split("/")[1] == kind] for kind in sorted(kinds)]
     names = [name for of_kind in by_kind for name in dict.fromkeys([*of_kind[:1], *of_kind[-3:]])]
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for place, name in enumerate(names):
         content = (broken_off / name).read_bytes()
         for number, bad in enumerate(damaged(content, rng)):
@@ -128,11 +128,11 @@ def test_a_damaged_file_is_told_or_has_no_effect(broken_off: Path, tmp_path: Pat
                 (diagnostic,) = error.diagnostics
                 assert (error.exit_code, diagnostic.code[:3]) == (4, "STA"), (name, number, diagnostic)
                 assert Path(name).name in diagnostic.message + str(diagnostic.notes), diagnostic
-                told[name.split("/")[1]] += 1
+                reported[name.split("/")[1]] += 1
                 (folder / name).write_bytes(content)
                 assert refusal(folder) is None
             check(folder)
             shutil.rmtree(folder)
     # Staged rows are read again where a manifest names them that may not have been committed.
     read = {"epochs", "state", "sources", "sinks"} | ({"staged"} if broken_off.name == "published" else set())
-    assert read <= told.keys()
+    assert read <= reported.keys()

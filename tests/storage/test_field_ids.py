@@ -84,7 +84,7 @@ def test_manifests_carry_ids_identities_and_the_sql_on(tmp_path: Path) -> None:
 
 def test_the_identity_of_a_state_is_no_part_of_its_bytes() -> None:
     one = state("s", {"a": BIGINT})
-    told = replace(one, identity='{"version": 1}')
-    assert one == told
-    assert "identity" not in told.to_json()
-    assert one.schema_id == told.schema_id
+    reported = replace(one, identity='{"version": 1}')
+    assert one == reported
+    assert "identity" not in reported.to_json()
+    assert one.schema_id == reported.schema_id

@@ -71,12 +71,12 @@ def test_it_says_what_a_run_says(left: Path, tmp_path: Path, name: str, how: str
         flipped(file)
     else:
         file.unlink()
-    told, lines = checked(folder)
+    reported, lines = checked(folder)
     refused = refusal(folder)
-    assert bool(told) == (refused is not None), (told, refused)
-    if told:
+    assert bool(reported) == (refused is not None), (reported, refused)
+    if reported:
         assert refused is not None
-        assert str(file) in told[0]
+        assert str(file) in reported[0]
     elif how == "flipped" or name.startswith("staging"):
         assert any(str(file) in line and "it does no harm" in line for line in lines)
     if refused is None and "dead-letter" not in name:
@@ -122,8 +122,8 @@ def test_a_copy_of_a_dimension_table_is_made_anew(tmp_path: Path, begun: bool, h
     [copy] = (tmp_path / "state/dimensions").iterdir()
     if how == "flipped":
         flipped(copy)
-        told, lines = checked(tmp_path)
-        assert told == []
+        reported, lines = checked(tmp_path)
+        assert reported == []
         assert any(
             str(copy) in line and "the next run reads the dimension table anew" in line for line in lines
         )

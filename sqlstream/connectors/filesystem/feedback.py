@@ -31,7 +31,7 @@ def check_feedback(plan: PhysicalPlan, written: Mapping[str, Written], base_dir:
                         f"source `{source.name}` would read what the pipeline writes",
                         written[sink].table if sink in written else None,
                         notes=(
-                            f"{what} is in '{path}', which the source reads",
+                            f"{what} is where the source reads ('{path}')",
                             "a pipeline that reads what it writes never ends",
                         ),
                         help="write elsewhere, or into a folder whose name starts with `.` or `_`, which sources pass over",

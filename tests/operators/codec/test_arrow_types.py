@@ -10,12 +10,14 @@ from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.plan.types import BIGINT, TIME, TIMESTAMP, TIMESTAMPTZ, array, parse_type, struct
 
 
-def said_by_duckdb(type_: pa.DataType) -> str:
+def duckdb_type(type_: pa.DataType) -> str:
     table = pa.table({"x": pa.array([], type_)})
     with duckdb.connect() as connection:
         connection.register("given", table)
-        [[said]] = connection.execute("SELECT typeof(x) FROM given RIGHT JOIN (SELECT 1) ON TRUE").fetchall()
-    return str(said)
+        [[printed]] = connection.execute(
+            "SELECT typeof(x) FROM given RIGHT JOIN (SELECT 1) ON TRUE"
+        ).fetchall()
+    return str(printed)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def said_by_duckdb(type_: pa.DataType) -> str:
     ids=str,
 )
 def test_duckdb_says_the_same(type_: pa.DataType) -> None:
-    assert from_arrow(type_) == parse_type(said_by_duckdb(type_))
+    assert from_arrow(type_) == parse_type(duckdb_type(type_))
 
 
 def test_where_we_have_fewer_types() -> None:

@@ -72,16 +72,16 @@ def play(store: StateStore, steps: Steps) -> None:
 
 
 def compare(store: StateStore, table: str) -> None:
-    asked = rows([(time, who, None) for time in range(3) for who in NAMES])
+    requested = rows([(time, who, None) for time in range(3) for who in NAMES])
     own = [name for name in (TIME, "who") if name in SCHEMA.table(table).key_columns]
     firsts: dict[tuple[Any, ...], dict[str, Any]] = {}
     lasts: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in store.scan_prefix(table, asked).to_pylist():
+    for row in store.scan_prefix(table, requested).to_pylist():
         key = tuple(row[name] for name in own)
         firsts.setdefault(key, row)
         lasts[key] = row
     for last, wanted in ((False, firsts), (True, lasts)):
-        found = store.ends(table, asked, last=last)
+        found = store.ends(table, requested, last=last)
         assert found.column_names == [*SCHEMA.table(table).key_columns, "n"]
         listed = found.to_pylist()
         assert len(listed) == len(wanted)

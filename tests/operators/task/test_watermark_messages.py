@@ -18,7 +18,7 @@ from .test_task import DUCK, cascaded
 PLAN = window_plan(WindowSpec(WindowKind.TUMBLE, 10, 10))
 
 
-def told(marks: Watermarks, *read: int | None) -> list[Message]:
+def messages_of(marks: Watermarks, *read: int | None) -> list[Message]:
     epoch = EpochContext(3, 2, 16, {"bid": marks})
     return [
         m
@@ -28,7 +28,7 @@ def told(marks: Watermarks, *read: int | None) -> list[Message]:
 
 
 def test_each_shard_knows_the_greatest_watermark_of_all_splits() -> None:
-    made = told(Watermarks(5, 5, 5, WATERMARK_MAX), 30, None, 40, 4)
+    made = messages_of(Watermarks(5, 5, 5, WATERMARK_MAX), 30, None, 40, 4)
     random.Random(1).shuffle(made)
     for shard in range(2):
         assert gathered(m for m in made if m.shard == shard) == {"bid": {"": 40}}
@@ -38,7 +38,7 @@ def test_each_shard_knows_the_greatest_watermark_of_all_splits() -> None:
 
 @pytest.mark.parametrize("marks", [Watermarks(5, 5, 5), Watermarks(5, 5, WATERMARK_MAX, WATERMARK_MAX)])
 def test_nothing_is_told_where_nothing_can_rise(marks: Watermarks) -> None:
-    assert told(marks, 30) == []
+    assert messages_of(marks, 30) == []
 
 
 def test_the_last_level_tells_nobody() -> None:

@@ -85,7 +85,7 @@ def test_an_aggregate_gives_what_duckdb_gives(setting: str, epochs: int, groups:
             of_order = function.order_sensitive or function.batch_any_order or function.batch_in_order
             wanted[each.call] = keys, None if of_order else answer
     rows_per_epoch = -(-len(GROUPS) // epochs)
-    asked = Asked(groups, SETTINGS[setting], wanted, rows_per_epoch, nearly=True)
-    wrong, count = asked.differences([e.call for e in some], at_once=16)
+    requested = Asked(groups, SETTINGS[setting], wanted, rows_per_epoch, nearly=True)
+    wrong, count = requested.differences([e.call for e in some], at_once=16)
     assert not wrong, "\n".join(wrong)
     assert count > 4

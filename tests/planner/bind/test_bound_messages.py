@@ -120,14 +120,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("marked", "code", "said"), REFUSED)
-def test_what_is_told_and_where(marked: str, code: str, said: str) -> None:
+@pytest.mark.parametrize(("marked", "code", "expected"), REFUSED)
+def test_what_is_told_and_where(marked: str, code: str, expected: str) -> None:
     query = marked.replace("⟦", "").replace("⟧", "")
     start = "CREATE TABLE out WITH ('connector' = 'blackhole') AS "
     with pytest.raises(DiagnosticError) as caught:
         plan_file(f"{DECLARED}{start}{query};")
     found: Diagnostic = caught.value.diagnostics[0]
-    assert (found.code, said in found.message) == (code, True), found
+    assert (found.code, expected in found.message) == (code, True), found
     assert found.span is not None
     column = found.span.column - len(start) - 1
     assert query[column : column + found.span.length] == marked.split("⟦")[1].split("⟧")[0]

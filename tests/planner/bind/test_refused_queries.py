@@ -442,22 +442,22 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("query", "code", "said"), REFUSED, ids=[q for q, _, _ in REFUSED])
-def test_what_can_not_be_run_is_refused(query: str, code: str, said: str) -> None:
+@pytest.mark.parametrize(("query", "code", "expected"), REFUSED, ids=[q for q, _, _ in REFUSED])
+def test_what_can_not_be_run_is_refused(query: str, code: str, expected: str) -> None:
     with pytest.raises(DiagnosticError) as raised:
         plan_file(f"{TABLE}{query};", file="p.sql")
     [diagnostic] = raised.value.diagnostics
     assert isinstance(diagnostic, Diagnostic)
     assert diagnostic.code == code
-    assert said in diagnostic.message
+    assert expected in diagnostic.message
 
 
 def test_a_window_without_a_length_does_not_hide_other_mistakes() -> None:
     query = "SELECT kk FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND)) WHERE vv > 1"
     with pytest.raises(DiagnosticError) as raised:
         plan_file(f"{TABLE}{query};", file="p.sql")
-    said = [d.message for d in raised.value.diagnostics]
-    assert sorted(said) == ["HOP misses SIZE", "unknown column `kk`", "unknown column `vv`"]
+    expected = [d.message for d in raised.value.diagnostics]
+    assert sorted(expected) == ["HOP misses SIZE", "unknown column `kk`", "unknown column `vv`"]
 
 
 def test_unnest_may_stand_in_lateral_table() -> None:

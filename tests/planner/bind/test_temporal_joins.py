@@ -83,13 +83,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("marked", "code", "said"), REFUSED)
-def test_what_is_refused_and_where(marked: str, code: str, said: str) -> None:
+@pytest.mark.parametrize(("marked", "code", "expected"), REFUSED)
+def test_what_is_refused_and_where(marked: str, code: str, expected: str) -> None:
     query = marked.replace("⟦", "").replace("⟧", "")
     with pytest.raises(DiagnosticError) as caught:
         planned(query)
     found: Diagnostic = caught.value.diagnostics[0]
-    assert (found.code, said in found.message) == (code, True), found
+    assert (found.code, expected in found.message) == (code, True), found
     assert found.span is not None
     if code != "TYP003":
         column = found.span.column - len(OUT) - 1

@@ -74,7 +74,7 @@ def test_a_table_and_its_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "at", "said"),
+    ("text", "code", "at", "expected"),
     [
         ("CREATE TABLE t (a INT) WITH ('connector' = 'pulsar')", "OPT001", "'pulsar'", "known from Flink"),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'filesytem')", "OPT001", "'filesytem'", "did you mean 'filesystem'"),
@@ -124,11 +124,11 @@ def test_a_table_and_its_settings() -> None:
         ("DROP TABLE t", "SQL009", "DROP", "remove the CREATE"),
     ],
 )  # fmt: skip
-def test_mistakes(text: str, code: str, at: str, said: str) -> None:
+def test_mistakes(text: str, code: str, at: str, expected: str) -> None:
     found = mistake(text)
     assert found.code == code
     assert marked(text, found) == at
-    assert said in render(found, text)
+    assert expected in render(found, text)
 
 
 def test_all_mistakes_are_reported_together() -> None:
@@ -203,7 +203,7 @@ def test_like_overwrites_where_it_is_told_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "body", "code", "said"),
+    ("rules", "body", "code", "expected"),
     [
         ("", "(a INT)", "CAT003", "already in `base`"),
         ("", "(g AS a)", "CAT003", "OVERWRITING GENERATED"),
@@ -217,10 +217,10 @@ def test_like_overwrites_where_it_is_told_to() -> None:
         ("(EXCLUDING OPTIONS)", "", "OPT004", "no connector"),
     ],
 )
-def test_like_mistakes(rules: str, body: str, code: str, said: str) -> None:
+def test_like_mistakes(rules: str, body: str, code: str, expected: str) -> None:
     found = mistake(BASE + f"CREATE TABLE t {body} LIKE base {rules}")
     assert found.code == code
-    assert said in render(found, None)
+    assert expected in render(found, None)
 
 
 def test_like_of_like() -> None:

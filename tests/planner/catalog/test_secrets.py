@@ -62,14 +62,14 @@ def test_nothing_that_is_made_of_a_file_has_a_password(show: object, password: s
 @pytest.mark.parametrize("password", PASSWORDS)
 def test_connectors_get_what_is_written(password: str) -> None:
     found = planned(password)
-    said = password.replace("''", "'")
+    plain = password.replace("''", "'")
     sink = found.secrets.resolved(found.physical.sinks[0])
     assert sink.options == {
-        "url": f"postgresql://u:{_encoded(said)}@h/db?password={said}",
-        "password": said,
+        "url": f"postgresql://u:{_encoded(plain)}@h/db?password={plain}",
+        "password": plain,
     }
     source = next(s for s in found.physical.sources if s.name == "f")
-    assert found.secrets.resolved(source).options["path"] == f"s3://key:{said}@bucket/x"
+    assert found.secrets.resolved(source).options["path"] == f"s3://key:{plain}@bucket/x"
 
 
 def test_another_password_is_the_same_plan() -> None:

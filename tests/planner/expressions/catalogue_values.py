@@ -294,9 +294,9 @@ class Asked:
             elif not any(text in str(error) for text in _TOO_LARGE):
                 yield f"{calls[0]} for {keys}: {error}"
             return
-        asked = [self.wanted[call][1] for call in calls]
-        batch = self.values.batch(planned) if None in asked else answers
-        for call, answer, duckdbs, referees in zip(calls, answers, asked, batch, strict=True):
+        requested = [self.wanted[call][1] for call in calls]
+        batch = self.values.batch(planned) if None in requested else answers
+        for call, answer, duckdbs, referees in zip(calls, answers, requested, batch, strict=True):
             expected = duckdbs if duckdbs is not None else referees
             if not same(answer, expected, nearly=self.nearly):
                 yield f"{call} for {keys} gives {answer}, DuckDB {expected}"

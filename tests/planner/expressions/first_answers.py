@@ -130,16 +130,16 @@ def expressions() -> Iterator[str]:
 
 def answers() -> dict[str, Any]:
     """What the installed DuckDB says."""
-    asked = RememberedTypes(DuckDbTypes(), None)
+    wanted = RememberedTypes(DuckDbTypes(), None)
     before = oracle.current()
-    oracle.use(asked)
+    oracle.use(wanted)
     scope = {name: (parse_type(text), True) for name, text in TYPES.items()}
     try:
         for expression in expressions():
             infer(parse(expression), scope, lambda _: None, aggregates=True, windows=True)
     finally:
         oracle.use(before)
-    kept = asked.kept()
+    kept = wanted.kept()
     types, functions = (dict(sorted(kept[name].items())) for name in ("types", "functions"))
     return {"types": types, "constants": [], "functions": functions}
 

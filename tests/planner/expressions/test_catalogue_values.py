@@ -37,8 +37,8 @@ def test_a_scalar_gives_what_duckdb_gives(rows: Values) -> None:
     chosen = set(sample([e.call for e in found], ONE_OF))
     some = [e for e in found if e.call in chosen]
     wanted = rows.answered(SCALARS, {e.call: e.sql if e.name in DIALECT else e.call for e in some})
-    asked = Asked(rows, SCALARS, wanted)
-    wrong, count = asked.differences([e.call for e in some if "unnest" not in e.call], at_once=64)
-    more, others = asked.differences([e.call for e in some if "unnest" in e.call], at_once=1)
+    requested = Asked(rows, SCALARS, wanted)
+    wrong, count = requested.differences([e.call for e in some if "unnest" not in e.call], at_once=64)
+    more, others = requested.differences([e.call for e in some if "unnest" in e.call], at_once=1)
     assert not (wrong + more), "\n".join(wrong + more)
     assert count + others > 2000 // ONE_OF

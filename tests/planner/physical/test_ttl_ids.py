@@ -41,13 +41,13 @@ def test_every_operator_that_may_forget_is_tried() -> None:
     may = {o.node for o in PLANNED if "ttl_us" in {f.name for f in fields(cast(Any, o.node))}}
     hinted = (query.format("/*+ STATE_TTL('t' = '1 d') */") for query in QUERIES.values())
     files = [f"CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};" for query in hinted]
-    told = {
+    reported = {
         type(node)
         for file in (*files, OF_THE_FILE)
         for node in walk(plan_file(TABLES + file, file="p.sql").logical)
         if isinstance(node, StreamingOperator) and node.time_to_live == 86_400_000_000
     }
-    assert told == may
+    assert reported == may
 
 
 @pytest.mark.parametrize("name", QUERIES)

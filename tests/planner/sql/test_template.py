@@ -356,7 +356,7 @@ def test_what_is_closed_is_a_template(text: str, rendered: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "length", "said"),
+    ("text", "place", "length", "fragment"),
     [
         (
             "SELECT '{{' || k || '}}'",
@@ -371,13 +371,13 @@ def test_what_is_closed_is_a_template(text: str, rendered: str) -> None:
     ],
 )
 def test_braces_of_texts_are_not_taken_for_a_template(
-    text: str, place: tuple[int, int], length: int, said: str
+    text: str, place: tuple[int, int], length: int, fragment: str
 ) -> None:
     with pytest.raises(DiagnosticError) as raised:
         render_template(text, "q.sql")
     [found] = raised.value.diagnostics
     assert found.span is not None
-    assert (found.code, said in found.message) == ("TPL001", True), found
+    assert (found.code, fragment in found.message) == ("TPL001", True), found
     assert ((found.span.line, found.span.column), found.span.length) == (place, length)
     assert found.help is not None
     assert "{% raw %}" in found.help

@@ -87,14 +87,14 @@ def test_a_stateful_operator_is_five_files_and_a_line_in_each_registry(tree: Pat
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout
-    assert "every nth 3 by k" in said  # the logical plan
-    assert re.search(r"every nth: append-only, key \(k, row_number\), state grows without bound", said)
-    assert "= every 3th row of each key" in said
-    assert "reads k, v\n" in said  # g is not read
-    assert re.search(r"^0 +20$", said, re.MULTILINE)  # its state
-    assert re.search(r"= k, number of rows\(in\) +KEEP", said)
-    assert re.search(r"\+ g, number of rows\(in\) +BACKFILL", said)
+    printed = done.stdout
+    assert "every nth 3 by k" in printed  # the logical plan
+    assert re.search(r"every nth: append-only, key \(k, row_number\), state grows without bound", printed)
+    assert "= every 3th row of each key" in printed
+    assert "reads k, v\n" in printed  # g is not read
+    assert re.search(r"^0 +20$", printed, re.MULTILINE)  # its state
+    assert re.search(r"= k, number of rows\(in\) +KEEP", printed)
+    assert re.search(r"\+ g, number of rows\(in\) +BACKFILL", printed)
 
 
 def test_registering_is_all_that_is_written() -> None:
@@ -142,7 +142,7 @@ def test_a_node_that_nobody_knows_is_no_stateless_one() -> None:
 
     [root] = plan_file(TEXT).logical
     tap, facts = Tap(root.input), Facts()
-    asked: dict[str, Callable[[Node], object]] = {
+    wanted: dict[str, Callable[[Node], object]] = {
         "changes": facts.changes,
         "keys": facts.keys,
         "constants": facts.constants,
@@ -154,7 +154,7 @@ def test_a_node_that_nobody_knows_is_no_stateless_one() -> None:
         "columns": Meanings().columns,
         "pruning": lambda node: needed_columns((replace(root, input=node),)),
     }
-    for question, ask in asked.items():
+    for question, ask in wanted.items():
         with pytest.raises(InternalError, match="Tap"):
             pytest.fail(f"{question}: {ask(tap)}")
 

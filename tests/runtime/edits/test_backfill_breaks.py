@@ -276,9 +276,9 @@ def test_history_that_is_gone_is_told_before_anything_is_done(made: World) -> No
     made.lines("input/0.json", ROWS[1:])
     with pytest.raises(DiagnosticError) as raised:
         made.backfill(NEW)
-    (said,) = raised.value.diagnostics
-    assert said.code == "DAT008"
-    assert said.message.startswith("source `t` can't be read again")
+    (diagnostic,) = raised.value.diagnostics
+    assert diagnostic.code == "DAT008"
+    assert diagnostic.message.startswith("source `t` can't be read again")
     assert made.kept() == before
     assert side(made) == set()
 
@@ -295,7 +295,7 @@ def test_all_that_is_gone_is_told_together(tmp_path: Path) -> None:
     (tmp_path / "others/0.json").unlink()
     with pytest.raises(DiagnosticError) as raised:
         made.backfill(f"SELECT k, COUNT(*) AS n FROM {both} GROUP BY k")
-    assert [said.code for said in raised.value.diagnostics] == ["DAT008", "DAT008"]
+    assert [diagnostic.code for diagnostic in raised.value.diagnostics] == ["DAT008", "DAT008"]
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,11 @@ def begun(folder: Path, query: str = SUMS, sink: str = BLACKHOLE) -> None:
     run_here(planned(query, sink), folder, connectors=Queues())
 
 
-def told(folder: Path, query: str, *, gone: bool, accept: Collection[str] = (), more: str = "") -> EditPlan:
+def edit_plan_of(
+    folder: Path, query: str, *, gone: bool, accept: Collection[str] = (), more: str = ""
+) -> EditPlan:
     now = planned(query, more=more)
-    asked = RunRequest(
+    wanted = RunRequest(
         now.physical,
         state_dir=folder / "state",
         base_dir=folder,
@@ -101,19 +103,19 @@ def told(folder: Path, query: str, *, gone: bool, accept: Collection[str] = (), 
         connectors=Queues(gone),
         accept=accept,
     )
-    return planned_edit(now, asked, own=True, tables=(), again=lambda moved: now)
+    return planned_edit(now, wanted, own=True, tables=(), again=lambda moved: now)
 
 
 def test_what_needs_no_history_goes_on(tmp_path: Path) -> None:
     begun(tmp_path)
-    assert told(tmp_path, RENAMED, gone=True).exit_code == 0
+    assert edit_plan_of(tmp_path, RENAMED, gone=True).exit_code == 0
     assert run_here(planned(RENAMED), tmp_path, connectors=Queues()).outcome == "nothing new"
 
 
 def test_a_state_whose_rows_are_gone_is_not_made_without_consent(tmp_path: Path) -> None:
     begun(tmp_path)
-    assert told(tmp_path, LEAST, gone=False).exit_code == 0, "a backfill"
-    made = told(tmp_path, LEAST, gone=True)
+    assert edit_plan_of(tmp_path, LEAST, gone=False).exit_code == 0, "a backfill"
+    made = edit_plan_of(tmp_path, LEAST, gone=True)
     assert made.exit_code == 3
     (consent,) = made.consents
     assert (consent.why.code, consent.why.message) == ("DAT008", GONE.message)
@@ -123,17 +125,17 @@ def test_a_state_whose_rows_are_gone_is_not_made_without_consent(tmp_path: Path)
     assert caught.value.exit_code == 3
     assert sorted(p.name for p in (tmp_path / "state/epochs").iterdir()) == before
     accept = [consent.accept]
-    assert told(tmp_path, LEAST, gone=True, accept=accept).exit_code == 0
+    assert edit_plan_of(tmp_path, LEAST, gone=True, accept=accept).exit_code == 0
     assert run_here(planned(LEAST), tmp_path, connectors=Queues(), accept=accept).outcome != "stopped"
 
 
 def test_a_table_that_can_not_be_right_without_them_is_refused(tmp_path: Path) -> None:
     begun(tmp_path)
-    made = told(tmp_path, SUMS, gone=True, more=CHANGES)
+    made = edit_plan_of(tmp_path, SUMS, gone=True, more=CHANGES)
     assert (made.exit_code, [d.code for d in made.problems]) == (4, ["DAT008"])
     assert GONE.message in (made.problems[0].message, *made.problems[0].notes)
     with pytest.raises(DiagnosticError, match="DAT008") as caught:
         run_here(planned(SUMS, more=CHANGES), tmp_path, connectors=Queues())
     assert caught.value.exit_code == 4
     assert not (tmp_path / "out").exists()
-    assert told(tmp_path, SUMS, gone=False, more=CHANGES).exit_code == 0
+    assert edit_plan_of(tmp_path, SUMS, gone=False, more=CHANGES).exit_code == 0

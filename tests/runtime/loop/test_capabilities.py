@@ -26,7 +26,7 @@ class Queue(RowSource, Acknowledging, Closing, StartingOnce):
 
     latest: int = 0
     decided: int = 0
-    told: list[int] = field(default_factory=list)
+    reported: list[int] = field(default_factory=list)
     closed: int = 0
     fails: str = ""
 
@@ -41,7 +41,7 @@ class Queue(RowSource, Acknowledging, Closing, StartingOnce):
     def committed(self, position: Mapping[str, Any]) -> None:
         if self.fails:
             raise ConnectionError(self.fails)
-        self.told.append(int(position["row"]))
+        self.reported.append(int(position["row"]))
 
     def close(self) -> None:
         self.closed += 1
@@ -70,10 +70,10 @@ class QueueWorld(World):
 def test_a_source_is_told_of_each_epoch_that_is_published(tmp_path: Path) -> None:
     world = QueueWorld(tmp_path, ROWS)
     world.run(rows=12)
-    assert world.queue.told == [12, 24, 30]
+    assert world.queue.reported == [12, 24, 30]
     assert world.queue.closed == 1
     world.run()
-    assert world.queue.told == [12, 24, 30, 30], "and of the last one when a run begins"
+    assert world.queue.reported == [12, 24, 30, 30], "and of the last one when a run begins"
 
 
 @pytest.mark.parametrize("point", ["published", "committed"])
@@ -81,9 +81,9 @@ def test_what_a_run_did_not_come_to_tell_the_next_one_does(tmp_path: Path, point
     world = QueueWorld(tmp_path, ROWS)
     with pytest.raises(Crash):
         world.run(rows=12, faults=crash_at(point, 2))
-    assert world.queue.told == ([12] if point == "published" else [12, 24])
+    assert world.queue.reported == ([12] if point == "published" else [12, 24])
     world.run(rows=12)
-    assert world.queue.told[-2:] == [24, 30]
+    assert world.queue.reported[-2:] == [24, 30]
     assert world.visible() == tumbling(ROWS)
 
 

@@ -24,12 +24,12 @@ class Table:
     """A table of so many rows; `reads` is how often it was read, `breaks` how often that is to fail."""
 
     rows_there: int = 1
-    told: str | None = "first"
+    reported: str | None = "first"
     reads: int = 0
     breaks: int = 0
 
     def version(self) -> str | None:
-        return self.told
+        return self.reported
 
     def rows(self, duck: DuckSession) -> Iterator[pa.RecordBatch]:
         self.reads += 1
@@ -61,9 +61,9 @@ class World:
 def test_without_an_interval_each_epoch_looks_and_reads_what_may_have_changed(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert [world.rows(0), world.rows(0), world.table.reads] == [1, 1, 1]
-    world.table.rows_there, world.table.told = 3, "second"
+    world.table.rows_there, world.table.reported = 3, "second"
     assert [world.rows(0), world.rows(1), world.table.reads] == [3, 3, 2]
-    world.table.told = None
+    world.table.reported = None
     assert [world.rows(1), world.rows(1), world.table.reads] == [3, 3, 4]
     assert len(world.dimensions.files) == 1
     assert len(CheckpointStore(str(tmp_path)).list("dimensions")) == 2
@@ -72,10 +72,10 @@ def test_without_an_interval_each_epoch_looks_and_reads_what_may_have_changed(tm
 def test_with_an_interval_it_is_looked_at_when_that_is_over(tmp_path: Path) -> None:
     world = World(tmp_path, 10 * SECOND)
     world.rows(5)
-    world.table.rows_there, world.table.told = 2, "second"
+    world.table.rows_there, world.table.reported = 2, "second"
     assert [world.rows(now) for now in (5.1, 14.9, 15, 16)] == [1, 1, 2, 2]
     assert [world.rows(now) for now in (24.9, 25, 30)] == [2, 2, 2]
-    world.table.rows_there, world.table.told = 4, "third"
+    world.table.rows_there, world.table.reported = 4, "third"
     assert [world.rows(now) for now in (34.9, 35)] == [2, 4]
     assert world.table.reads == 3
     world.dimensions.forget()
@@ -87,6 +87,6 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     world = World(tmp_path)
     world.table.breaks = 1
     assert [world.rows(0), world.table.reads] == [1, 2]
-    world.table.breaks, world.table.told = 2, "second"
+    world.table.breaks, world.table.reported = 2, "second"
     with pytest.raises(InputFileError):
         world.rows(0)

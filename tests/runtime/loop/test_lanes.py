@@ -45,8 +45,10 @@ def test_rows_of_a_slow_partition_are_not_late(tmp_path: Path) -> None:
     world = run(LaneWorld(tmp_path, steps))
     assert world.late() == []
     assert world.visible() == tumbling(world.rows)
-    told = [(m["sources"][0]["applied"], m["sources"][0]["lanes"]) for m in manifests(world.state).values()]
-    assert told[:3] == [(1, {"a": 45, "b": 1}), (8, {"a": 65, "b": 8}), (52, {"a": 85, "b": 52})]
+    reported = [
+        (m["sources"][0]["applied"], m["sources"][0]["lanes"]) for m in manifests(world.state).values()
+    ]
+    assert reported[:3] == [(1, {"a": 45, "b": 1}), (8, {"a": 65, "b": 8}), (52, {"a": 85, "b": 52})]
 
 
 def test_what_closes_in_an_epoch_is_the_least_of_what_lanes_have_by_then(tmp_path: Path) -> None:
@@ -88,22 +90,22 @@ def test_an_idle_partition_steps_aside_and_its_rows_are_late_then(tmp_path: Path
 
 
 def test_a_partition_without_rows_is_named(tmp_path: Path) -> None:
-    told: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     steps = [Step({"a": (5, 25)}, new=("a", "b")), Step({"a": (45,)}, ends=True), Step({"a": (50,)})]
-    world = run(LaneWorld(tmp_path, steps), tell=told.append)
-    assert [d.code for d in told] == ["DAT016"], "when the first run ends; the last one drains"
-    assert told[0].message == "a partition of `bid` without any row keeps its windows open: b"
-    assert "scan.watermark.idle-timeout" in (told[0].help or "")
+    world = run(LaneWorld(tmp_path, steps), tell=reported.append)
+    assert [d.code for d in reported] == ["DAT016"], "when the first run ends; the last one drains"
+    assert reported[0].message == "a partition of `bid` without any row keeps its windows open: b"
+    assert "scan.watermark.idle-timeout" in (reported[0].help or "")
     assert world.visible() == tumbling(world.rows)
 
 
 def test_a_source_that_is_at_its_end_for_good_holds_nothing_open(tmp_path: Path) -> None:
-    told: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     world = LaneWorld(tmp_path, [Step({"a": (5, 25)}, new=("a", "b"), ends=True)])
     world.lanes.final = True
     for _ in range(2):
-        world.run(drains=False, rows=None, tell=told.append)
-    assert [d.code for d in told] == [], "its windows were closed"
+        world.run(drains=False, rows=None, tell=reported.append)
+    assert [d.code for d in reported] == [], "its windows were closed"
     assert world.visible() == tumbling(world.rows)
 
 
@@ -111,7 +113,7 @@ def test_a_source_that_is_at_its_end_for_good_holds_nothing_open(tmp_path: Path)
 def test_a_partition_without_rows_is_named_after_a_while(
     tmp_path: Path, gap: float, codes: list[str]
 ) -> None:
-    told: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     steps = [
         Step({"a": (5, 25)}, new=("a", "b", "c")),
         Step({"a": (45,)}),
@@ -120,9 +122,9 @@ def test_a_partition_without_rows_is_named_after_a_while(
         Step({"a": (80,), "b": (80,)}, ends=True),
         Step({"a": (81,)}),
     ]
-    run(LaneWorld(tmp_path, steps), tell=told.append)
-    assert [d.code for d in told] == codes
-    assert not told or told[0].message.endswith("b, c")
+    run(LaneWorld(tmp_path, steps), tell=reported.append)
+    assert [d.code for d in reported] == codes
+    assert not reported or reported[0].message.endswith("b, c")
     assert lanes_module.HOLDS_S == 60.0
 
 

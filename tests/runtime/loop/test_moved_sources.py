@@ -67,9 +67,9 @@ def run(
     manifest = journal.manifest(there[-1]) if there else origin.savepoint.manifest if origin else None
     found = moves(manifest, planned.physical.sources, moved)
     planned = plan_file(file, moved=found.known_as)
-    told: list[Diagnostic] = []
-    run_here(planned, folder, moved=found, sql=planned.masked_sql, tell=told.append, **options)
-    return told
+    reported: list[Diagnostic] = []
+    run_here(planned, folder, moved=found, sql=planned.masked_sql, tell=reported.append, **options)
+    return reported
 
 
 @pytest.fixture
@@ -109,9 +109,9 @@ def test_a_place_that_is_gone_says_what_can_be_done(begun: tuple[Path, Collected
     to(folder, "new")
     with pytest.raises(DiagnosticError) as refused:
         run(folder, "old")
-    [told] = refused.value.diagnostics
-    assert told.code == "DAT004"
-    assert "run with --source-moved t" in (told.help or "")
+    [reported] = refused.value.diagnostics
+    assert reported.code == "DAT004"
+    assert "run with --source-moved t" in (reported.help or "")
     with pytest.raises(DiagnosticError) as refused:
         run(folder, "old", state="other")  # nothing was read there
     assert "--source-moved" not in (refused.value.diagnostics[0].help or "")
@@ -145,7 +145,7 @@ def test_what_was_read_may_be_gone(begun: tuple[Path, Collected]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "expected"),
     [
         (lambda new: (new / "1.json").unlink(), "1.json is not there"),
         (lambda new: (new / "2.json").unlink(), "2.json is not there"),
@@ -159,7 +159,7 @@ def test_what_was_read_may_be_gone(begun: tuple[Path, Collected]) -> None:
     ],
 )
 def test_other_data_is_refused_and_nothing_is_changed(
-    harm: Any, said: str, begun: tuple[Path, Collected]
+    harm: Any, expected: str, begun: tuple[Path, Collected]
 ) -> None:
     folder, collected = begun
     shutil.copytree(folder / "old", folder / "new")
@@ -168,7 +168,7 @@ def test_other_data_is_refused_and_nothing_is_changed(
     with pytest.raises(DiagnosticError) as refused:
         run(folder, "new", "t")
     assert (refused.value.exit_code, refused.value.diagnostics[0].code) == (4, "STA018")
-    assert any(said in note for note in refused.value.diagnostics[0].notes)
+    assert any(expected in note for note in refused.value.diagnostics[0].notes)
     assert last(folder).to_bytes() == before
     run(folder, "old")
     assert Counter(collected.folded("out")) == answer(20)
@@ -183,9 +183,9 @@ def test_a_place_with_none_of_the_files_is_refused(begun: tuple[Path, Collected]
         before = last(folder).to_bytes()
         with pytest.raises(DiagnosticError) as refused:
             run(folder, "new", "t")
-        [told] = refused.value.diagnostics
-        assert (refused.value.exit_code, told.code) == (4, "STA018")
-        assert told.notes == ("none of the 3 files that were listed is there",)
+        [reported] = refused.value.diagnostics
+        assert (refused.value.exit_code, reported.code) == (4, "STA018")
+        assert reported.notes == ("none of the 3 files that were listed is there",)
         assert last(folder).to_bytes() == before
         (folder / "new/9.json").write_text('{"k": 1, "v": 77}\n')
     run(folder, "old")
@@ -299,15 +299,15 @@ def test_of_generated_rows_it_is_believed(tmp_path: Path) -> None:
         run(tmp_path, "10", text=MADE, rows_per_epoch=4)
         with pytest.raises(DiagnosticError, match="is other data than before"):
             run(tmp_path, "20", text=MADE)
-        told = run(tmp_path, "20", "t", text=MADE)
-        assert [(d.code, d.severity) for d in told] == [("STA018", "warning")]
+        reported = run(tmp_path, "20", "t", text=MADE)
+        assert [(d.code, d.severity) for d in reported] == [("STA018", "warning")]
         assert collected.folded("out") == [(20, sum(range(1, 21)))]
 
 
 def test_mistakes_of_the_command_line(begun: tuple[Path, Collected]) -> None:
     folder, _ = begun
-    for moved, said in (("tt", "no table `tt`"), ("x", "no table `x`")):
-        with pytest.raises(DiagnosticError, match=said) as wrong:
+    for moved, expected in (("tt", "no table `tt`"), ("x", "no table `x`")):
+        with pytest.raises(DiagnosticError, match=expected) as wrong:
             run(folder, "new", moved)
         assert wrong.value.exit_code == 2
     with pytest.raises(DiagnosticError, match="there is no state"):

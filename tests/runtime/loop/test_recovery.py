@@ -148,8 +148,8 @@ def test_a_changed_option_of_a_table_whose_meaning_is_not_known_is_refused(tmp_p
     written = replace(plan, sinks=(replace(plan.sinks[0], options={"path": "other"}),))
     assert [d.code for d in refusal(world, plan=written).diagnostics] == ["STA015"]
     read = replace(plan, sources=(replace(plan.sources[0], options={"path": "other"}),))
-    [told] = refusal(world, plan=read).diagnostics
-    assert (told.code, told.notes[0]) == ("STA011", "path was not set and is 'other'")
+    [reported] = refusal(world, plan=read).diagnostics
+    assert (reported.code, reported.notes[0]) == ("STA011", "path was not set and is 'other'")
     world.run()
     assert world.visible() == tumbling(EVENTS)
 

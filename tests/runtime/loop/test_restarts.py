@@ -35,15 +35,15 @@ SOON = RestartStrategy(delay_s=0.001, longest_s=0.001)
 
 @dataclass
 class Outage:
-    """Raises `error` when it is asked for the n-th time, for n in `times`."""
+    """Raises `error` when it is calls for the n-th time, for n in `times`."""
 
     error: Callable[[], Exception]
     times: Sequence[int]
-    asked: int = 0
+    calls: int = 0
 
     def __call__(self) -> None:
-        self.asked += 1
-        if self.asked in self.times:
+        self.calls += 1
+        if self.calls in self.times:
             raise self.error()
 
 
@@ -271,9 +271,9 @@ def test_settings_say_how(tmp_path: Path) -> None:
 def test_the_command_line_asks_for_a_fixed_delay() -> None:
     assert chosen_strategy(None, None) is None
     assert chosen_strategy(0, None) == RestartStrategy(0)
-    asked = chosen_strategy(None, 5.0)
-    assert asked is not None
-    assert [asked.delay(n) for n in (1, 2, 1000)] == [5.0, 5.0, 5.0]
+    calls = chosen_strategy(None, 5.0)
+    assert calls is not None
+    assert [calls.delay(n) for n in (1, 2, 1000)] == [5.0, 5.0, 5.0]
 
 
 class _Starting(InProcessRunner):
@@ -287,13 +287,13 @@ class _Starting(InProcessRunner):
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ("'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'", "epoch 1 is at work, 0.2 MB"),
         ("'connector' = 'datagen', 'number-of-rows' = '2000'", "epoch 1 is at work, 1,000 rows"),
     ],
 )
-def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, told: str) -> None:
+def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, reported: str) -> None:
     """Or "starting Spark" would stand for as long as the first epoch takes."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.json").write_text('{"a": 1}\n' * 20_000)
@@ -301,7 +301,7 @@ def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, t
         CREATE TABLE t (a INT) WITH ({source});
         CREATE TABLE o WITH ('connector' = 'blackhole') AS SELECT a FROM t;
     """
-    said: list[str] = []
+    phases: list[str] = []
     run_pipeline(
         RunRequest(
             plan_file(sql, file="p.sql").physical,
@@ -310,8 +310,8 @@ def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, t
             local_dir=tmp_path / "cache",
             runner=_Starting(1),
             max_rows_per_epoch=1_000 if "datagen" in source else None,
-            on_phase=said.append,
+            on_phase=phases.append,
             sync=False,
         )
     )
-    assert said == [told]
+    assert phases == [reported]

@@ -77,7 +77,7 @@ class Job:
         assert not self.warnings
         return caught.value.diagnostics
 
-    def asked(self, text: str) -> Sequence[Diagnostic]:
+    def required_consents(self, text: str) -> Sequence[Diagnostic]:
         """What a run asks consent for before anything is changed."""
         before = self.contents()
         with pytest.raises(DiagnosticError) as caught:
@@ -162,10 +162,10 @@ def test_what_holds_an_answer_goes_on_with_it_alone(job: Job, edit: str, sink: s
     edited = text.replace(before, after)
     job.run(text)
     job.add((1, 12, "a", 13), (4, 1, "x", 14))
-    told = job.refused(edited)
-    assert [d.code for d in told] == [code]
-    assert all("o" in d.message and d.help and d.notes for d in told)
-    assert not any("Something else" in str(d) for d in told)
+    reported = job.refused(edited)
+    assert [d.code for d in reported] == [code]
+    assert all("o" in d.message and d.help and d.notes for d in reported)
+    assert not any("Something else" in str(d) for d in reported)
     assert job.run(text) == "exhausted"
     if sink is DUCK:
         assert job.table() == Counter([(1, 3), (2, 1), (3, 1), (4, 1)])
@@ -260,8 +260,8 @@ def test_a_second_query_into_one_table(job: Job) -> None:
     job.run(text)
     more = f"{text} INSERT INTO o SELECT k + 100, COUNT(*) FROM t GROUP BY k ON CONFLICT DO ERROR;"
     job.run(more)
-    [told] = job.warnings
-    assert (told.code, told.message) == ("STA017", "the table `o` gets the full result anew")
+    [reported] = job.warnings
+    assert (reported.code, reported.message) == ("STA017", "the table `o` gets the full result anew")
     assert job.table() == Counter([(1, 2), (2, 1), (3, 1), (101, 2), (102, 1), (103, 1)])
 
 
@@ -269,16 +269,16 @@ def test_the_refusal_says_what_differs_and_where(job: Job) -> None:
     text = COUNTS.replace("{sink}", DUCK)
     job.run(text)
     job.run(text.replace("COUNT(*) FROM t GROUP BY k", "COUNT(*) * 10 FROM t GROUP BY k HAVING COUNT(*) > 2"))
-    [told] = job.warnings
-    assert told.message == "the table `o` is reconciled with the result of another query"
-    assert "its rows must meet the condition count(rows) > 2" in told.notes
-    assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in told.notes)
-    assert told.span is not None
-    assert (Path(told.span.file).name, told.span.line) == ("p.sql", 4)
-    [told] = job.refused(text.replace("n BIGINT", "n INT"))
-    assert told.notes[0] == "its column `n` was BIGINT and is INTEGER"
-    assert told.span is not None
-    assert told.span.line == 3
+    [reported] = job.warnings
+    assert reported.message == "the table `o` is reconciled with the result of another query"
+    assert "its rows must meet the condition count(rows) > 2" in reported.notes
+    assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in reported.notes)
+    assert reported.span is not None
+    assert (Path(reported.span.file).name, reported.span.line) == ("p.sql", 4)
+    [reported] = job.refused(text.replace("n BIGINT", "n INT"))
+    assert reported.notes[0] == "its column `n` was BIGINT and is INTEGER"
+    assert reported.span is not None
+    assert reported.span.line == 3
 
 
 #: Edits of COUNTS that change nothing that its sink holds.
@@ -399,8 +399,8 @@ def test_an_answer_that_is_not_all_in_the_state_can_not_be_changed(job: Job) -> 
     text = KEYED.replace("{sink}", CHANGES).replace(", PRIMARY KEY (k) NOT ENFORCED", "")
     text += "INSERT INTO o SELECT k, COUNT(*) FROM t GROUP BY k UNION ALL SELECT k, v FROM t;"
     job.run(text)
-    [told] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
-    assert told.code == "STA014"
+    [reported] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
+    assert reported.code == "STA014"
 
 
 def test_conflicts_that_two_sinks_swap(job: Job) -> None:
@@ -408,9 +408,9 @@ def test_conflicts_that_two_sinks_swap(job: Job) -> None:
     text = text.replace("SELECT k, SUM(v) FROM t GROUP BY k", "SELECT k, v FROM t ON CONFLICT DO DEDUPLICATE")
     job.run(text)
     swapped = text.replace("NOTHING", "X").replace("DEDUPLICATE", "NOTHING").replace("X", "DEDUPLICATE")
-    told = job.asked(swapped)
-    assert {d.code for d in told} == {"STA019"}
-    assert "ON CONFLICT was NOTHING and is DEDUPLICATE" in told[0].notes
+    reported = job.required_consents(swapped)
+    assert {d.code for d in reported} == {"STA019"}
+    assert "ON CONFLICT was NOTHING and is DEDUPLICATE" in reported[0].notes
     job.run(swapped, accept=["alter:all"])
     assert job.table("SELECT * FROM a") == Counter([(1, 11), (2, 20), (3, 30)])
     assert job.table("SELECT * FROM b") == Counter([(1, 10), (2, 20), (3, 30)])
@@ -580,10 +580,10 @@ def test_windows_that_close_later_are_given_by_the_query_as_it_is_then(job: Job)
     first = job.lines()
     assert first == Counter(['{"w":"2024-01-01 00:00:10","k":1,"n":2}'])
     job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 100 FROM"))
-    [told] = job.warnings
-    assert (told.code, told.severity) == ("STA016", "warning")
-    assert told.message == "the table `o` gets the rows of another query from now on"
-    assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in told.notes)
+    [reported] = job.warnings
+    assert (reported.code, reported.severity) == ("STA016", "warning")
+    assert reported.message == "the table `o` gets the rows of another query from now on"
+    assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in reported.notes)
     closed = ((2, 20), (3, 20), (5, 30), (6, 40))
     later = Counter(f'{{"w":"2024-01-01 00:00:{end}","k":{k},"n":100}}' for k, end in closed)
     assert job.lines() == first + later
@@ -656,9 +656,9 @@ def test_a_row_that_is_given_once_can_not_be_given_by_another_query(job: Job) ->
     )
     job.run(text)
     job.add((1, 12, "a", 13))
-    [told] = job.refused(text.replace("k > 1", "k > 0"))
-    assert told.code == "STA014"
-    assert "has rows of another query" in told.message
+    [reported] = job.refused(text.replace("k > 1", "k > 0"))
+    assert reported.code == "STA014"
+    assert "has rows of another query" in reported.message
 
 
 def test_the_order_of_inserts_means_nothing_and_another_one_is_told_of(job: Job) -> None:
@@ -701,9 +701,9 @@ def test_a_sink_stays_where_it_is(job: Job, move: str) -> None:
     before, after = MOVES[move]
     job.run(PASSED.replace("{sink}", before))
     job.add((7, 12, "a", 13))
-    [told] = job.refused(PASSED.replace("{sink}", after))
-    assert told.code == "STA015"
-    assert told.span is not None
+    [reported] = job.refused(PASSED.replace("{sink}", after))
+    assert reported.code == "STA015"
+    assert reported.span is not None
     assert not (job.folder / "out2").exists()
     job.run(PASSED.replace("{sink}", before))
 
@@ -713,19 +713,19 @@ def test_a_sink_begins_elsewhere_only_if_it_is_told_how(job: Job, move: str) -> 
     before, after = ELSEWHERE[move]
     job.run(PASSED.replace("{sink}", before))
     job.add((7, 12, "a", 13))
-    [told] = job.asked(PASSED.replace("{sink}", after))
-    assert told.code == "STA013"
-    assert "--rewrite o" in (told.help or "")
-    assert "--accept fresh:o" in (told.help or "")
-    assert told.span is not None
+    [reported] = job.required_consents(PASSED.replace("{sink}", after))
+    assert reported.code == "STA013"
+    assert "--rewrite o" in (reported.help or "")
+    assert "--accept fresh:o" in (reported.help or "")
+    assert reported.span is not None
     assert not (job.folder / "out2").exists()
     job.run(PASSED.replace("{sink}", before))
 
 
 def test_partitions_are_where_rows_go(job: Job) -> None:
     job.run(PASSED.replace("{sink}", JSON))
-    [told] = job.refused(PASSED.replace("WITH ({sink})", f"PARTITIONED BY (k) WITH ({JSON})"))
-    assert (told.code, told.notes[0]) == ("STA015", "partitioned_by was not set and is (k)")
+    [reported] = job.refused(PASSED.replace("WITH ({sink})", f"PARTITIONED BY (k) WITH ({JSON})"))
+    assert (reported.code, reported.notes[0]) == ("STA015", "partitioned_by was not set and is (k)")
 
 
 STAYS = {
@@ -850,18 +850,18 @@ def test_a_state_that_does_not_say_what_its_sinks_hold(job: Job) -> None:
     text = COUNTS.replace("{sink}", DUCK)
     job.run(text)
     forgotten(job)
-    [told] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
-    assert told.code == "STA014"
-    assert "did not keep" in told.notes[0]
-    [told] = job.refused(text.replace("n BIGINT", "n INT"))
-    assert told.code == "STA015"
+    [reported] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
+    assert reported.code == "STA014"
+    assert "did not keep" in reported.notes[0]
+    [reported] = job.refused(text.replace("n BIGINT", "n INT"))
+    assert reported.code == "STA015"
     assert job.run(text) == "nothing new"
     job.add((1, 12, "a", 13))
     job.run(text)
     assert job.table() == Counter([(1, 3), (2, 1), (3, 1)])
     job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
-    [told] = job.warnings
-    assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in told.notes)
+    [reported] = job.warnings
+    assert any("its column `n` was count(rows) and is count(rows) * 10" in note for note in reported.notes)
 
 
 # ----------------------------------------------------------------------------------------- sources without state
@@ -882,9 +882,9 @@ def test_a_state_that_does_not_say_what_its_sinks_hold(job: Job) -> None:
 def test_a_table_of_other_data(job: Job, text: str, edit: tuple[str, str]) -> None:
     job.run(text)
     assert edit[0] in text
-    told = job.refused(text.replace(*edit))
-    assert "STA011" in [d.code for d in told]
-    assert not {"STA014", "STA015"} & {d.code for d in told}
+    reported = job.refused(text.replace(*edit))
+    assert "STA011" in [d.code for d in reported]
+    assert not {"STA014", "STA015"} & {d.code for d in reported}
 
 
 # ------------------------------------------------------------------------------------- what may begin now
@@ -900,9 +900,9 @@ def test_history_that_is_gone_needs_consent(job: Job) -> None:
     with pytest.raises(DiagnosticError) as caught:
         job.run(edited)
     assert caught.value.exit_code == 3
-    [told] = caught.value.diagnostics
-    assert told.code == "DAT008"
-    assert "--accept fresh:group_aggregate_1" in (told.help or "")
+    [reported] = caught.value.diagnostics
+    assert reported.code == "DAT008"
+    assert "--accept fresh:group_aggregate_1" in (reported.help or "")
     assert job.table() == before
     job.run(edited, accept=["fresh:group_aggregate_1"])
     assert job.table() == Counter([(1, 1, 12), (2, 0, None), (3, 0, None), (4, 1, 5)])
@@ -924,7 +924,7 @@ def test_rows_that_are_given_once_by_their_key_get_a_column_from_now_on(job: Job
     job.run(before)
     job.add((1, 99, "x", 13), (4, 40, "d", 14))
     if sink == DUCK:
-        assert [d.code for d in job.asked(after)] == ["STA019"]
+        assert [d.code for d in job.required_consents(after)] == ["STA019"]
     job.run(after, accept=["alter:o"])
     assert [d.code for d in job.warnings] == ["STA016"]
     job.add((4, 41, "e", 15), (5, 50, "e", 16), (2, 7, "x", 17))

@@ -127,10 +127,10 @@ def test_new_files_of_one_source_after_it_was_drained(tmp_path: Path) -> None:
     first = visible(tmp_path)
     # a has been counted up to 40 s and b up to 100 s: everything up to 100 s is closed for both, and that is told.
     write(tmp_path, "a", [50, 99, 100, 101], "2.json")
-    told: list[Diagnostic] = []
-    result = run(tmp_path, tell=told.append)
-    assert [(d.code, d.message) for d in told] == [("DAT011", "source `a` was drained and has new rows")]
-    assert "up to 2026-01-01 00:01:39" in told[0].notes[0]
+    reported: list[Diagnostic] = []
+    result = run(tmp_path, tell=reported.append)
+    assert [(d.code, d.message) for d in reported] == [("DAT011", "source `a` was drained and has new rows")]
+    assert "up to 2026-01-01 00:01:39" in reported[0].notes[0]
     assert result.rows_read == {"a": 4, "b": 0}
     assert result.dead_letters == {"late": 2}
     assert visible(tmp_path) - first == visible(tmp_path) - first

@@ -13,13 +13,13 @@ SHUFFLE = (
 )
 
 
-@pytest.mark.parametrize("said", ["No space left on device", "Disk quota exceeded"])
-def test_a_full_scratch_folder_of_sparks(said: str) -> None:
-    error = job_error(SHUFFLE.replace("No space left on device", said), 3)
+@pytest.mark.parametrize("expected", ["No space left on device", "Disk quota exceeded"])
+def test_a_full_scratch_folder_of_sparks(expected: str) -> None:
+    error = job_error(SHUFFLE.replace("No space left on device", expected), 3)
     assert isinstance(error, DiagnosticError)
     (diagnostic,) = error.diagnostics
     assert (error.exit_code, diagnostic.code) == (5, "ENV005")
-    assert diagnostic.message.endswith(f"the disk of Spark's scratch folder is full ({said})")
+    assert diagnostic.message.endswith(f"the disk of Spark's scratch folder is full ({expected})")
     assert diagnostic.notes[0] == "in epoch 3; nothing of it was committed"
     assert "spark.local.dir" in diagnostic.notes[1]
 

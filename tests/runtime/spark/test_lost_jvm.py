@@ -69,7 +69,7 @@ KILLED = "SparkException: Python worker exited unexpectedly (crashed): EOFExcept
 
 
 @pytest.mark.parametrize(
-    ("text", "for_memory", "code", "said"),
+    ("text", "for_memory", "code", "expected"),
     [
         (KILLED, False, "ENV004", "no sign of a lack of memory was found"),
         (KILLED, None, "ENV004", "whether memory ran out there is not known"),
@@ -84,13 +84,13 @@ KILLED = "SparkException: Python worker exited unexpectedly (crashed): EOFExcept
     ],
 )
 def test_a_worker_that_ended_is_no_want_of_memory_without_a_sign_of_it(
-    text: str, for_memory: bool | None, code: str, said: str
+    text: str, for_memory: bool | None, code: str, expected: str
 ) -> None:
     error = job_error(text, 7, for_memory=for_memory)
     assert isinstance(error, EpochTooLargeError)  # its epoch is planned smaller in any case
     for diagnostic in (*error.diagnostics, *error.unrecoverable(6).diagnostics):
         assert diagnostic.code == code
-        assert said in " ".join((diagnostic.message, *diagnostic.notes))
+        assert expected in " ".join((diagnostic.message, *diagnostic.notes))
         assert ("memory" in (diagnostic.help or "")) == (code == "ENV007")
     assert error.exit_code == 5
 

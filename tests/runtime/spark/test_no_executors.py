@@ -72,8 +72,8 @@ def test_a_master_without_workers_is_told_and_a_second_signal_ends_the_run(
             lines.append(process.stderr.readline())
             assert lines[-1], lines
         assert "starting Spark" in lines[0]
-        told = f"pipeline: no executor of {url} has started for 15 s: the master has no workers\n"
-        assert lines[-1] == told
+        reported = f"pipeline: no executor of {url} has started for 15 s: the master has no workers\n"
+        assert lines[-1] == reported
         for _ in range(2):
             process.send_signal(signal.SIGTERM)
             time.sleep(0.7)  # what comes sooner is the same signal

@@ -63,7 +63,7 @@ def test_a_run_that_watches_starts_spark_when_there_is_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = pipeline(tmp_path, watched=True, settings=DISTRIBUTED)
-    said: list[str] = []
+    phases: list[str] = []
     stop = StopFlag()
     waits = itertools.count()
     since = time.monotonic()
@@ -82,8 +82,8 @@ def test_a_run_that_watches_starts_spark_when_there_is_something(
     monkeypatch.setattr(StopFlag, "wait", wait)
     monkeypatch.setattr(on_demand.SparkOnDemand, "_started", started)
     with pytest.raises(Started):
-        run(file, stop=stop, on_phase=said.append, master="local[2]")
-    assert said == ["waiting for files in 'in'", "starting Spark"]
+        run(file, stop=stop, on_phase=phases.append, master="local[2]")
+    assert phases == ["waiting for files in 'in'", "starting Spark"]
     assert next(waits) > 3
     assert not list((tmp_path / "state/epochs").glob("*")), "no epoch is begun that could not run"
 
@@ -200,12 +200,12 @@ def test_a_table_with_other_columns_is_told_before_spark_starts(
         patch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
         with pytest.raises(DiagnosticError) as caught:
             run(file)
-    [told] = caught.value.diagnostics
-    assert (told.code, told.message) == (
+    [reported] = caught.value.diagnostics
+    assert (reported.code, reported.message) == (
         "STA030",
         "the table of `o` has other columns than the pipeline writes",
     )
-    assert [note.partition(" (")[2] for note in told.notes] == ["a VARCHAR)", "a INTEGER)"]
+    assert [note.partition(" (")[2] for note in reported.notes] == ["a VARCHAR)", "a INTEGER)"]
     with duckdb.connect(str(tmp_path / "x.db")) as connection:
         assert connection.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("o",)], (
             "nothing is made"
@@ -313,14 +313,14 @@ def test_what_may_be_a_master_is_let_through(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "fragment"),
     [
         (None, "something takes connections there, and has not answered for 0.1 s"),
         (b"HTTP/1.1 400 Bad Request\r\n", "a web server is there; the port of a master is usually 7077"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "something else than Spark is there"),
     ],
 )
-def test_a_server_that_is_no_master_is_told(answer: bytes | None, said: str) -> None:
+def test_a_server_that_is_no_master_is_told(answer: bytes | None, fragment: str) -> None:
     """Spark would try for 78 seconds, and then speak of a stopped SparkContext."""
     with server(answer) as address, pytest.raises(DiagnosticError) as caught:
         check_answers(f"spark://{address}", 1.0, 0.1)
@@ -329,7 +329,7 @@ def test_a_server_that_is_no_master_is_told(answer: bytes | None, said: str) -> 
         "ENV003",
         f"no Spark master answers at spark://{address}",
     )
-    assert diagnostic.notes == (f"{address}: {said}",)
+    assert diagnostic.notes == (f"{address}: {fragment}",)
 
 
 def test_yarn_without_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:

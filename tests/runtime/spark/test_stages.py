@@ -151,16 +151,16 @@ def test_an_error_of_the_data_is_told_without_a_stack(
 ) -> None:
     write_bids(tmp_path)
     sql = SQL.replace("SELECT auction, price FROM", "SELECT auction, CAST('x' || price AS BIGINT) FROM")
-    told = []
+    reported = []
     for runner in (spark_runner, InProcessRunner()):
         with pytest.raises(DiagnosticError) as caught:
             run(tmp_path, runner, sql)
         (diagnostic,) = caught.value.diagnostics
         assert (caught.value.exit_code, diagnostic.code) == (1, "DAT001")
         assert "Could not convert string" in diagnostic.message
-        told.append(diagnostic)
-    assert told[0].message == told[1].message
-    text = "".join(capfd.readouterr()) + repr(told[0])
+        reported.append(diagnostic)
+    assert reported[0].message == reported[1].message
+    text = "".join(capfd.readouterr()) + repr(reported[0])
     assert "Traceback" not in text
     assert "org.apache" not in text
     assert run(tmp_path, spark_runner).outcome == "exhausted"

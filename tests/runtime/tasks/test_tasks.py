@@ -132,30 +132,30 @@ def wrapped(error: Exception) -> str:
 
 
 def test_errors_of_tasks_are_told_without_a_stack() -> None:
-    told = failure_in(wrapped(DataError('division by "zero"\nin a row', "SELECT 1")))
-    assert told is not None
-    error = error_of(told, 7)
+    reported = failure_in(wrapped(DataError('division by "zero"\nin a row', "SELECT 1")))
+    assert reported is not None
+    error = error_of(reported, 7)
     assert isinstance(error, DiagnosticError)
     assert error.diagnostics[0].message == 'division by "zero"\nin a row'
     assert "epoch 7" in error.diagnostics[0].notes[0]
 
-    told = failure_in(wrapped(StateCorruptionError("state/x.delta", "is truncated")))
-    assert told is not None
-    error = error_of(told, 7)
+    reported = failure_in(wrapped(StateCorruptionError("state/x.delta", "is truncated")))
+    assert reported is not None
+    error = error_of(reported, 7)
     assert isinstance(error, DiagnosticError)
     assert (error.exit_code, error.diagnostics[0].code) == (4, "STA003")
 
-    told = failure_in(
+    reported = failure_in(
         wrapped(DiagnosticError(Diagnostic("OPT001", "no such file", help="look"), exit_code=1))
     )
-    assert told is not None
-    error = error_of(told, 7)
+    assert reported is not None
+    error = error_of(reported, 7)
     assert isinstance(error, DiagnosticError)
     assert error.diagnostics[0] == Diagnostic("OPT001", "no such file", help="look")
 
-    told = failure_in(wrapped(KeyError("ours")))
-    assert told is not None
-    error = error_of(told, 7)
+    reported = failure_in(wrapped(KeyError("ours")))
+    assert reported is not None
+    error = error_of(reported, 7)
     assert isinstance(error, InternalError)
     assert "KeyError: 'ours'" in str(error)
 

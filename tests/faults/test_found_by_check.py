@@ -28,7 +28,7 @@ def sql(format_: str, partitions: str = "", options: str = "", *, updates: bool 
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "expected"),
     [
         (sql("debezium-json", options=WRAPPED), "OPT003", "schema-include' is 'true'"),
         (sql("debezium-json", options=WRAPPED, updates=False), "OPT003", "schema-include' is 'true'"),
@@ -39,12 +39,12 @@ def sql(format_: str, partitions: str = "", options: str = "", *, updates: bool 
         (sql("debezium-json", "PARTITIONED BY (s, k)"), "CAT007", "BY all of its columns"),
     ],
 )
-def test_a_table_that_can_not_be_written(text: str, code: str, said: str) -> None:
+def test_a_table_that_can_not_be_written(text: str, code: str, expected: str) -> None:
     with pytest.raises(DiagnosticError) as caught:
         plan_file(text, file="p.sql")
     [diagnostic] = caught.value.diagnostics
     assert diagnostic.code == code
-    assert said in diagnostic.message
+    assert expected in diagnostic.message
     assert diagnostic.span is not None
     assert diagnostic.span.line == 5
 

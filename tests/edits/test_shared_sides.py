@@ -1,4 +1,4 @@
-"""What an edit makes of joins that read the answer of an aggregate, and of those that keep rows of their own."""
+"""What an edit makes of joins that read the result of an aggregate, and of those that keep rows of their own."""
 
 from __future__ import annotations
 
