@@ -10,8 +10,8 @@ from sqlstream.planning import plan_file
 from sqlstream_planner.edits.verdict import Verdict
 from sqlstream_planner.pipeline import Planned
 from tests.edits.derived import needed, planned
-from tests.properties.test_answered_joins import answered
 from tests.properties.test_edited_answers import check_chain
+from tests.properties.test_shared_sides import answered
 from tests.properties.updating import TABLE
 
 READS = "SELECT a.v, n FROM bid AS a JOIN (SELECT k, COUNT(*) AS n, SUM(w) AS sw FROM bid GROUP BY k) AS g ON a.k = g.k"
