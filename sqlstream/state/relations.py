@@ -1,6 +1,6 @@
 """The relations that a plan's states are seen as: what they are called, and their columns.
 
-An operator is called as `explain` calls its step. Under that name is what it gives: the answer that it keeps, or the windows
+An operator is called as `explain` calls its step. Under that name is what it gives: the result that it keeps, or the windows
 that are open as they stand; under `step.table` is what is stored. An operator that gives nothing out of its state alone has
 its only table under its own name too. Columns are called as the query calls them, times are TIMESTAMPs.
 """
@@ -28,7 +28,7 @@ _HASHED = re.compile(r"(values|distinct)_[0-9a-f]{16}(_\w+)?")
 class RelationColumn:
     """A column: its name in SQL, its type, what it is read from (a column of the operator's output, or of the table).
 
-    `part` is `key`, `sub-key` or `value` of a stored table's, "" of an answer's. `meaning` is for people. With `before_us`
+    `part` is `key`, `sub-key` or `value` of a stored table's, "" of a result's. `meaning` is for people. With `before_us`
     it is a time so long before that of the stored row, and `source` is no column.
     """
 

@@ -90,7 +90,7 @@ class EpochPlan(PlainData):
     wall clock when it was planned (µs since 1970): what a replay computes depends on it. `clock_before_us` is that of the
     epoch before (0: there is none), up to which windows over process time are closed. `admitted` is how many rows it
     was allowed to read. `reemitted` are sinks that are new beside their state, or whose query was edited: the epoch reads
-    nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
+    nothing, and gives them the whole result that the state has. `retracts` is the digest of the physical plan whose result
     they lose ("": none). `edits`: it carries out what an edit of the query means to the state,
     and reads nothing either. `new_sinks` are given rows for the first time, and lose none. `sink_edits` says by sink what is
     done to its target before its rows (`connectors.api.TargetEdit`). `dimensions` are the copies of tables that its lookup

@@ -72,7 +72,7 @@ class Shows(Protocol):
 
 
 class ShowsAnswer(ABC):
-    """Of an operator that shows the answer that it keeps."""
+    """Of an operator that shows the result that it keeps."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class ShowsAnswer(ABC):
 
 
 class AnswersByKey(KeepsAnswer, Protocol):
-    """One that can read its answer by its keys, of each of which it gives one row at most."""
+    """One that can read its result by its keys, of each of which it gives one row at most."""
 
     def answer_of(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
         """As `answer`, of some keys: in any order, repeated or not, there or not."""
@@ -103,7 +103,7 @@ class ReadingOperator(Protocol):
         ...
 
     def answer(self, inputs: Sequence[pa.Table], duck: DuckSession) -> pa.Table:
-        """The whole answer, given all rows that those operators keep as if they came just now."""
+        """The whole result, given all rows that those operators keep as if they came just now."""
         ...
 
 

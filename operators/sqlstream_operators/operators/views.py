@@ -1,6 +1,6 @@
 """What an operator would give now, out of its state alone: rows for people who look, not for a sink.
 
-Beside the answers that operators keep (`KeepsAnswer`) these are the windows that are open, as they stand, and what is
+Beside the results that operators keep (`KeepsAnswer`) these are the windows that are open, as they stand, and what is
 left where state forgets.
 """
 

@@ -1,4 +1,4 @@
-"""Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
+"""Whether the whole result that a sink has been given is in the state, so that it can be given to another one.
 
 Some operators keep what they have emitted and not retracted (`OperatorFacts.keeps_answer`). What is emitted once and for
 all (windows that close, rows without state) is not kept, and neither is what state with a time to live has forgotten.
@@ -29,7 +29,7 @@ from sqlstream_operators.plan.spec import (
 def missing_answers(
     plan: PhysicalPlan, sink: str, *, forgetful: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """What a sink is fed by whose rows are not in the state, in words; nothing if its whole answer is there.
+    """What a sink is fed by whose rows are not in the state, in words; nothing if its whole result is there.
 
     `forgetful` are the ids of states that have forgotten keys (None: all with a time to live may have).
     """

@@ -2,7 +2,7 @@
 
 An arrangement keeps the rows of one relation by one key, once for all joins that need them so (shared arrangements:
 McSherry, Lattuada, Schwarzkopf and Roscoe, VLDB 2020). The joins keep nothing themselves. Where an operator keeps what it
-gives by the join's keys, one row per key at most, that is an arrangement of its answer already.
+gives by the join's keys, one row per key at most, that is an arrangement of its result already.
 """
 
 from __future__ import annotations

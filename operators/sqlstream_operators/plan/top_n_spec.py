@@ -46,11 +46,11 @@ class TopNSpec(NoWatermark, Forgets):
 
     Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal
     in all of `order` are ranked by all `columns` in their order, ascending, NULLs first, so that the
-    answer does not depend on arrival; RANK and DENSE_RANK see `order` alone. A row that came several
+    result does not depend on arrival; RANK and DENSE_RANK see `order` alone. A row that came several
     times is ranked as several rows. State: table `rows`, layout 'key': key = partition columns; sub-key =
     `sort` BLOB (the order columns as order-preserving bytes, inverted where descending), `row` BLOB (a
     digest of the whole row); value = `count` BIGINT and the columns that are not in the partition. Over
-    append-only input only rows that can still be in the answer are kept, over retracting input all.
+    append-only input only rows that can still be in the result are kept, over retracting input all.
 
     Output: `output`, which is `columns` in another order or fewer, and the rank if `rank` names it; and
     WEIGHT_COLUMN.

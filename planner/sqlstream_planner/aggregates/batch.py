@@ -1,7 +1,7 @@
 """Calls in DuckDB's own words: what the referee asks over all rows at once.
 
 Over rows in the order of arrival (windows) a call is DuckDB's as it is written. Over groups that are kept up to
-date the answer must depend on the multiset of rows alone, so each function says what is meant where DuckDB leaves
+date the result must depend on the multiset of rows alone, so each function says what is meant where DuckDB leaves
 it to chance.
 """
 

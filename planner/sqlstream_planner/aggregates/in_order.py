@@ -20,7 +20,7 @@ from sqlstream_planner.logical import AggregateCall
 
 def _function(name: str, place: int, best: str) -> AggregateFunction:
     def one_value(call: AggregateCall) -> Decomposition | None:
-        """The least or the greatest of (order, value), which is the answer where all of the order is ascending."""
+        """The least or the greatest of (order, value), which is the result where all of the order is ascending."""
         if any(descending for _, descending, _ in call.order_by):
             return None
         value, type_ = ordered_value(call)

@@ -74,7 +74,7 @@ def repeated(call: AggregateCall, element: str, order: str) -> str:
 
 
 def order_of(call: AggregateCall, values: tuple[str, ...]) -> str:
-    """The call's ORDER BY, and then by value: what is left to chance elsewhere has one answer here.
+    """The call's ORDER BY, and then by value: what is left to chance elsewhere has one result here.
 
     `values` are the columns of the value and of what it is ordered by.
     """

@@ -43,7 +43,7 @@ class Holds(StrEnum):
     """What a sink is to readers, so what another query would make of it."""
 
     ANSWER = "answer"
-    """A table or a changelog: all its rows together are the answer of one query."""
+    """A table or a changelog: all its rows together are the result of one query."""
     ROWS = "rows"
     """Rows that stay as they were given."""
     SHOWN = "shown"

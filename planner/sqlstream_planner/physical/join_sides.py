@@ -89,7 +89,7 @@ class Side:
         return (*keys, *self.spec.stored, *weights)
 
     def sql(self, block: Block, slice_: str | None = None) -> str:
-        """The rows of a block as the join takes them; those that can't be in the answer are left out.
+        """The rows of a block as the join takes them; those that can't be in the result are left out.
 
         With `slice_`, an expression over the block, they have it as SLICE_COLUMN.
         """

@@ -51,7 +51,7 @@ class Arrangement(StreamingOperator, PassingNode):
 
     @property
     def kept_by(self) -> Node:
-        """The operator that keeps the rows: this, or the one that has the answer."""
+        """The operator that keeps the rows: this, or the one that has the result."""
         if not self.answered:
             return self
         below = self.input

@@ -1,4 +1,4 @@
-"""The jobs of an epoch: that of its program, and those of an edit, which make its states and take answers back before."""
+"""The jobs of an epoch: that of its program, and those of an edit, which make its states and take results back before."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _with_history(outcome: EpochOutcome, job: EpochJob, program: Program, histor
 
 
 def _retracting(job: EpochJob, program: Program, journal: Journal) -> EpochJob:
-    """What takes back the answers that the sinks of an epoch had by a former program."""
+    """What takes back the results that the sinks of an epoch had by a former program."""
     former = plan_json.from_text(journal.physical_plan(job.plan.retracts).decode())
     names = program.transition.former_names
     now = {names.get(sink.name, sink.name): sink for sink in job.program.sinks}

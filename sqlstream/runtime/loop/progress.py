@@ -63,7 +63,7 @@ class EpochReport:
 
     @property
     def reemitted(self) -> tuple[str, ...]:
-        """The sinks that were given the whole answer of the state, in an epoch that read nothing."""
+        """The sinks that were given the whole result of the state, in an epoch that read nothing."""
         return self.facts.plan.reemitted
 
     @property

@@ -39,7 +39,7 @@ class Arrange:
         return OperatorResult(changed.rows, metrics)
 
     def answer(self, context: OperatorContext) -> pa.Table:
-        """See `KeepsAnswer.answer`: all rows as if they came just now, which the joins make their answers of."""
+        """See `KeepsAnswer.answer`: all rows as if they came just now, which the joins make their results of."""
         return self._side.as_new(self._side.read_all(context.state))
 
 

@@ -54,7 +54,7 @@ class ArrangedJoin:
     def process(
         self, inputs: Sequence[pa.Table], states: Sequence[StateStore], duck: DuckSession
     ) -> OperatorResult:
-        """The changes of the answer; `states` are those of the sides, before the epoch."""
+        """The changes of the result; `states` are those of the sides, before the epoch."""
         timer = PhaseTimer()
         changed = [side.changes(duck, rows) for side, rows in zip(self._sides, inputs, strict=True)]
         if self._two is not None:
@@ -69,7 +69,7 @@ class ArrangedJoin:
         return OperatorResult(output, {**metrics, **timer.figures("merge_us", "state_us")})
 
     def answer(self, inputs: Sequence[pa.Table], duck: DuckSession) -> pa.Table:
-        """The whole answer, given all rows of the sides as if they came just now."""
+        """The whole result, given all rows of the sides as if they came just now."""
         rows = [side.changes(duck, rows).rows for side, rows in zip(self._sides, inputs, strict=True)]
         if self._two is not None:
             return self._two.answer(duck, rows[0], rows[1])

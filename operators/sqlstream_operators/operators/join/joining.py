@@ -43,7 +43,7 @@ class Joining:
         changed: tuple[Changed, Changed],
         timer: PhaseTimer,
     ) -> tuple[pa.Table, int]:
-        """What an epoch's changes of the sides, whose rows are in `states`, make of the answer; how many rows were read."""
+        """What an epoch's changes of the sides, whose rows are in `states`, make of the result; how many rows were read."""
         with timer.phase("state_us"):
             met = self._met(duck, states, changed)
         pieces = []
@@ -126,7 +126,7 @@ class Joining:
         return self._matching.alone(duck, number, mine, partners)
 
     def _output(self, duck: DuckSession, pieces: Sequence[pa.Table], met: Sequence[Met]) -> pa.Table:
-        """The changes of the answer, each row once; of a join whose rows stay, rows as often as they come."""
+        """The changes of the result, each row once; of a join whose rows stay, rows as often as they come."""
         spec = self._spec
         rows = concatenated([*pieces, empty(with_weight(spec.output))])
         if not spec.emits_changes:
@@ -143,13 +143,13 @@ class Joining:
             )
         )
         if looks_alone or self._merges or may_cancel(self._sides, [side.changed for side in met]):
-            # A row that is NULL in all columns looks like none at all: two rows of the answer may be equal.
+            # A row that is NULL in all columns looks like none at all: two rows of the result may be equal.
             return consolidated(duck, rows, spec.output)
         return rows
 
 
 def may_cancel(sides: Sequence[SideRows], changed: Sequence[pa.Table]) -> bool:
-    """Whether equal rows of an answer may be inserted and retracted in one epoch, by what changes on the sides.
+    """Whether equal rows of a result may be inserted and retracted in one epoch, by what changes on the sides.
 
     Equal append-only rows are not one. What is there less often than before takes of the pairs of an old one, and
     still makes pairs of a new one.

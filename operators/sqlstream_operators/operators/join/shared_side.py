@@ -1,4 +1,4 @@
-"""A side of a join whose rows another operator keeps: they are made of its answer, of which a key has one row at most."""
+"""A side of a join whose rows another operator keeps: they are made of its result, of which a key has one row at most."""
 
 from __future__ import annotations
 

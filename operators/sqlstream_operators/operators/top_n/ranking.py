@@ -29,7 +29,7 @@ _ROWS = "__ranked_rows"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which rows are in the answer: the index of each, its rank (from 1), and how often it is there."""
+    """Which rows are in the result: the index of each, its rank (from 1), and how often it is there."""
 
     row: Int64s
     rank: Int64s
@@ -117,14 +117,14 @@ class Ranking:
         return first, np.maximum(np.minimum(position + count, self.upto), first)
 
     def copies(self, position: Int64s, count: Int64s) -> Int64s:
-        """How often each row is in the answer."""
+        """How often each row is in the result."""
         if self.function == "row_number":
             first, last = self.bounds(position, count)
             return last - first
         return np.where((position >= self.offset) & (position < self.upto), count, 0)
 
     def shown(self, position: Int64s, count: Int64s) -> Shown:
-        """The rows in the answer with their ranks, those of a row together and ascending."""
+        """The rows in the result with their ranks, those of a row together and ascending."""
         copies = self.copies(position, count)
         rows = np.flatnonzero(copies)
         if self.function != "row_number":

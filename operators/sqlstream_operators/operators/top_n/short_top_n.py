@@ -1,4 +1,4 @@
-"""Top-N of a few rows over append-only rows: the answer of a partition is one value of the state."""
+"""Top-N of a few rows over append-only rows: the result of a partition is one value of the state."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class ShortTopN(ShowsAnswer):
     def _merged(
         self, duck: DuckSession, before: pa.Table, positions: Int64s, came: pa.Table
     ) -> tuple[pa.Table, tuple[pa.Table, pa.Table, Int64s]]:
-        """Lists with the rows that came: what changes of the answer, and the lists that change."""
+        """Lists with the rows that came: what changes of the result, and the lists that change."""
         spec, upto = self._spec, self._upto
         old = before.num_rows
         rows = pa.concat_tables([before, came.cast(before.schema)]).combine_chunks()

@@ -90,8 +90,8 @@ class TopN(ShowsAnswer):
     ) -> CountedRows:
         """What must be ranked of state, given the keys that rows came to and how many go from each at most.
 
-        Of a long partition that may lose rows these are as many more than the answer can have as it may lose,
-        and the rows that come or go: where they are behind all that, they are not in the answer before or after.
+        Of a long partition that may lose rows these are as many more than the result can have as it may lose,
+        and the rows that come or go: where they are behind all that, they are not in the result before or after.
         """
         state = self._state
         if not (self._spec.retracting and state.ordered):
@@ -112,7 +112,7 @@ class TopN(ShowsAnswer):
     def _changes(
         self, merged: Merged, before: tuple[Int64s, Int64s], after: tuple[Int64s, Int64s]
     ) -> pa.Table:
-        """What leaves and what enters the answer, given each row's position and count before and after."""
+        """What leaves and what enters the result, given each row's position and count before and after."""
         ranking, spec = self._ranking, self._spec
         if spec.rank is None:
             weight = ranking.copies(*after) - ranking.copies(*before)

@@ -37,7 +37,7 @@ class WindowTopN:
     """Runs a `WindowTopNSpec`: see there for its input, its state and its output.
 
     Windows that the late watermark closes are emitted from the state alone. Of the others the state keeps the
-    rows that can still be in the answer; rows of windows that only the close watermark closes are never
+    rows that can still be in the result; rows of windows that only the close watermark closes are never
     written.
     """
 
@@ -99,7 +99,7 @@ class WindowTopN:
         return arrived.take(np.flatnonzero(dies))
 
     def _keep(self, context: OperatorContext, arrived: CountedRows, figures: _Figures) -> None:
-        """Write what can be in the answer of windows that stay open."""
+        """Write what can be in the result of windows that stay open."""
         if not arrived.rows.num_rows:
             return
         with figures.timer.phase("state_us"):

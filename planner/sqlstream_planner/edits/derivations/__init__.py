@@ -1,6 +1,6 @@
 """How the state of a new query is computed from the state of an old one: rules, one per file.
 
-A state table is a materialised relation: at every epoch it holds the answer of a defining query over the input so far.
+A state table is a materialised relation: at every epoch it holds the result of a defining query over the input so far.
 A rule says that the defining query of a new table can be answered from old tables (Gupta, Mumick and Ross, SIGMOD
 1995), and how. What no rule shows to be right is computed anew from the sources' history: the safe default is *different*.
 """

@@ -69,7 +69,7 @@ def side_of(planner: Planner, node: Arrangement) -> Side:
 
 
 def answer_rows(planner: Planner, node: Arrangement, state: StateSchema) -> AnswerRows:
-    """How the rows of an arrangement are made of the answer that an operator keeps in `state`."""
+    """How the rows of an arrangement are made of the result that an operator keeps in `state`."""
     chain: list[Node] = []
     below = node.input
     while below is not node.kept_by:

@@ -36,7 +36,7 @@ def gives_one_row_at_most(node: Node, fixed: Iterable[str] = (), *, declared: bo
     """Whether a query gives at most one row for one row around it, of the rows in which the columns `fixed` have one value.
 
     Columns that are no node's of the query are of the row around: they have one value. `declared`: a PRIMARY KEY counts
-    that nothing enforces, where a table is append-only; no answer may depend on it.
+    that nothing enforces, where a table is append-only; no result may depend on it.
     """
     known = frozenset(fixed)
     match node:

@@ -50,7 +50,7 @@ def push_filters(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
     """Give each condition of WHERE and ON to the lowest join or side of a join that has its columns.
 
     What an inner join compares is then its own condition, whichever way it was written, and no row is kept that can't
-    be in the answer. A join that others read, too, keeps its rows for all of them. A condition that does not ask for the
+    be in the result. A join that others read, too, keeps its rows for all of them. A condition that does not ask for the
     value of a sub-query goes past it.
 
     >>> from sqlstream_planner.testing import logical

@@ -1,4 +1,4 @@
-"""What keeps its answer by the keys of a join, so that the join has nothing to keep of that side."""
+"""What keeps its result by the keys of a join, so that the join has nothing to keep of that side."""
 
 from __future__ import annotations
 

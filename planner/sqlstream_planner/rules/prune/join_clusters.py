@@ -11,7 +11,7 @@ from sqlstream_planner.rules.prune.join_units import Unit
 def clusters_of(roots: Sequence[Sink], units: Sequence[Unit]) -> list[list[Unit]]:
     """Units that share what they join, none of which needs, by any way, what another one of its cluster gives.
 
-    In a cluster are also the operators whose answers its units read: units come back as those that do. What they give is
+    In a cluster are also the operators whose results its units read: units come back as those that do. What they give is
     needed in no other way.
     """
     members = _Members(roots, units)

@@ -75,7 +75,7 @@ class Unit:
     """Joins that are computed together, the last of which gives what they give, and all that they join.
 
     `order`: the keys of the last join by their numbers, as those of the leaves stand. `answered`: the ids of the operators
-    whose answers the leaves of these read.
+    whose results the leaves of these read.
     """
 
     joins: tuple[RegularJoin, ...]

@@ -48,7 +48,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
-#: Nobody waits for the answers of a backfill's epochs: they are longer than others, which costs less per row.
+#: Nobody waits for the results of a backfill's epochs: they are longer than others, which costs less per row.
 TARGET_S = 10.0
 
 
@@ -100,7 +100,7 @@ def backfill(
 ) -> Backfilled | None:
     """Compute these states of `program` over what its sources have read by `until`; None if it was stopped.
 
-    `sinks` are new ones that are to have the rows of all the history because no state has their answer: windows that are
+    `sinks` are new ones that are to have the rows of all the history because no state has their result: windows that are
     closed, rows that no operator keeps. Of the sources `reported_again` what is malformed is reported once more.
     `store` is the state directory, `settings` are those of the run that takes the states over: the versions have its
     parallelism. A source that `until` does not know has read nothing. Raises DiagnosticError: DAT008 if history is gone,

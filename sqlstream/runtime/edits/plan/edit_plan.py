@@ -303,7 +303,7 @@ def _compare(
         )
     problems += left_out_problems(now, anew, in_part)
     diagnostics = [one for sink in sinks for one in sink.diagnostics]
-    # Another source makes another answer: that is reported, and not what follows from it.
+    # Another source makes another result: that is reported, and not what follows from it.
     diagnostics = [] if problems else diagnostics
     problems = problems or [d for d in diagnostics if d.severity == "error"]
     return EditPlan(

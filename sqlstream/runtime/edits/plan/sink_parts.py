@@ -45,7 +45,7 @@ def sink_parts(
 ) -> list[SinkPart]:
     """The sinks of `now`, of which `edits` were decided, then those of `before` that it lacks.
 
-    `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
+    `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the result that it has.
     `sources` are where the sources go on. States may have `forgotten` keys.
     """
     if new_sinks:
@@ -85,7 +85,7 @@ def _refused(edit: SinkEdit) -> SinkPart | None:
 def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: History) -> SinkPart:
     """A sink that is given what the sources have had for it, with what is read again: as it can be carried out.
 
-    Where that is not there any more, one of rows has only those from now on, and one that holds an answer is refused.
+    Where that is not there any more, one of rows has only those from now on, and one that holds a result is refused.
     """
     read = sources_of_sink(now, spec.name)
     gone = there.gone(needs_of(now, (), {spec.name}))

@@ -116,7 +116,7 @@ def beginning(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Begins:
 
 
 def answer_is_kept(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> bool:
-    """Whether a new sink is given its answer from the state: all of it, or what state that has forgotten keys still has.
+    """Whether a new sink is given its result from the state: all of it, or what state that has forgotten keys still has.
 
     That is what such state will retract; rows that are never retracted are whole only in the sources' history.
     """

@@ -56,7 +56,7 @@ def sink_edits(before: PhysicalPlan, now: PhysicalPlan, given: Given) -> tuple[S
 
 
 def begun_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
-    """The sinks of a state directory that begins with a savepoint: all are new, and get the answer that the state has.
+    """The sinks of a state directory that begins with a savepoint: all are new, and get the result that the state has.
 
     One to rewrite of which the state has none is given what the sources have had for it. Raises as `sink_edits`.
     """

@@ -1,6 +1,6 @@
 """What an edit means to a sink that goes on in its place: reconciled with the new result, altered, or refused.
 
-A table and a changelog have the answer of one query. Rows in files, in tables that are only appended to, and on the terminal
+A table and a changelog have the result of one query. Rows in files, in tables that are only appended to, and on the terminal
 stay as they were given; another query may go on with them from now on, if the user says so.
 """
 
@@ -273,7 +273,7 @@ def _files(
 def _both_kept(
     before: PhysicalPlan, former: SinkSpec, now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten
 ) -> bool:
-    """Whether the former answer and the new one are in the state; of forgotten keys there are rows that were given."""
+    """Whether the former result and the new one are in the state; of forgotten keys there are rows that were given."""
     if forgotten.stays_twice(before, former, now, spec):
         return False
     return not missing_answers(before, former.name, forgetful=()) and not missing_answers(

@@ -1,7 +1,7 @@
 """Rows of a source that could not be read, when a pipeline goes on that reads the source otherwise.
 
 Which rows can be read depends on the columns that are read and on their types. A row that was too large for a SMALLINT is a
-row of the same column as an INT, so that what was computed without it is not the answer of the new query. Where rows are
+row of the same column as an INT, so that what was computed without it is not the result of the new query. Where rows are
 left out over which an expression fails (`execution.failing-rows`), it depends on all that is computed of them, too. Where
 a source has such dead letters and is read otherwise, nothing follows from a state about rows of it: all that it feeds is
 computed from its history, which says anew what can't be read.
