@@ -20,7 +20,7 @@ _ROW, _CHANGES = "__row", "__changes"
 def to_kinds(table: pa.Table, key: tuple[str, ...] | None, schema: Schema) -> pa.Table:
     """The columns of `schema` and KIND_COLUMN, a row for each insertion and retraction of a row.
 
-    `table` is consolidated, with WEIGHT_COLUMN; without it every row comes once, in the order given. With a
+    `table` is consolidated, with WEIGHT_COLUMN; without it every row is inserted once, in the order given. With a
     `key`, rows are ordered by it, and a key that has one row before and one after gets '-U' and directly after
     it '+U', any other its '-D' and then its '+I'; the key () says that there is at most one row. Without one
     (None) all '-D' stand before all '+I', each ordered by all columns. NULLs stand first.

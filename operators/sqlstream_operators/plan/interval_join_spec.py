@@ -51,8 +51,8 @@ class IntervalJoinSpec(ByWatermark, KeepsForGood):
     """Pairs of rows of two append-only relations with equal keys whose times are near each other; state goes with time.
 
     Flink's interval join, and with a window's end as time its window join. Inputs, `keys`, `condition` and `type` are as in
-    `JoinSpec`; `condition` implies `bounds`. A pair is given when its later row comes; a row beside NULLs, or of 'anti', as
-    soon as the watermark says that no partner of it can come.
+    `JoinSpec`; `condition` implies `bounds`. A pair is emitted when its later row arrives; a row beside NULLs, or of
+    'anti', as soon as the watermark says that no partner of it can come.
 
     State: tables `left` and `right`, layout 'time' (the time of a row rounded down to `bounds.bucket_us`), key, sub-key and
     value as in `JoinSpec`; of 'semi' and 'anti' the left has only rows without a partner. For a side that is given without

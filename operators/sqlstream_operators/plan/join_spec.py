@@ -17,7 +17,7 @@ class JoinSideSpec:
     """One side of a join: the columns that it has, and whether its rows are updating.
 
     `keys` are, in the order of the join's keys, the columns that a key is as it stands; '' where the key is computed.
-    `distinct`: no row is there twice (a key of the rows is known, and nothing is forgotten), so that a row that comes was
+    `distinct`: no row is there twice (a key of the rows is known, and nothing is forgotten), so that a row that arrives was
     not there. `counted`: a row is its keys and nothing else, so that those of a key come as one, with how many they are.
     Input: the keys, those of `columns` that no key is, and WEIGHT_COLUMN if `retracting` or `counted`.
     """
@@ -70,7 +70,7 @@ class JoinSpec(NoWatermark, Forgets):
 
     State: tables `left` and `right`, layout 'key': key = `keys`, sub-key = a BLOB (a digest of the row, or,
     where `only_come` says so, a name that no other row has), value = a BIGINT (how often it is there) and `stored` of
-    the side. A count that would fall below 0 (a row that goes before it came) is kept, and counts as 0. Rows with a NULL
+    the side. A count that would fall below 0 (a row retracted before its insertion) is kept, and counts as 0. Rows with a NULL
     among their keys are kept of a preserved side ('anti': of the left), so that the result is in the state.
 
     Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows are

@@ -2,7 +2,7 @@
 
 Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how many times a row comes
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is
-append-only: each row comes once. What an operator emits is consolidated: a row stands in it once, and not at
+append-only: each row is inserted once. What an operator emits is consolidated: a row stands in it once, and not at
 all if it was inserted and retracted within the epoch; of joins see `JoinSpec`.
 
 The `kind` of a spec stands for its class in stored plans: a fixed string, whatever the class is called.

@@ -83,7 +83,7 @@ class OverSpec(NoWatermark, Forgets):
     State: table `ROWS`, layout 'key': key = partition columns; sub-key = `SORT`, `ROW`, `COPY`; value = the columns that
     are not in the partition, and what each function gave for the row. So what was given is retracted exactly, also where
     a sum of doubles comes out otherwise over the same rows. Copies of a row are numbered from 0; those with a negative
-    number are rows that went before they came, and count for nothing.
+    number are rows retracted before their insertion, and count for nothing.
 
     Output: `output`, which is `columns` and those of the `calls`; and WEIGHT_COLUMN.
     """
@@ -129,7 +129,7 @@ class OverSpec(NoWatermark, Forgets):
 
 
 WAITING, LEAVING, TOTALS = "waiting", "leaving", "totals"
-"""Further state tables of an OVER that is given once."""
+"""Further state tables of an OVER that is emitted once."""
 COUNT, END = "__count", "__end"
 """Columns of these: how often a row waits, and when its time is over (µs); both BIGINT."""
 
@@ -184,7 +184,7 @@ class OverOnCloseSpec(ByWatermark, KeepsForGood):
 
     Input: SLICE_COLUMN BIGINT (when the time of the row is over, µs; ascending in the first term of `order`, or the same in
     all of a partition) and `columns`; append-only. A row with end E is given at watermark W iff E - tick <= W. `slot_us` is
-    how long before E its time may lie. `calls` read no row that comes later, and of those before only what `kept` says;
+    how long before E its time may lie. `calls` read no row that arrives later, and of those before only what `kept` says;
     `carried` go on from what they were.
 
     State: table `WAITING`, layout 'time' (E): key = partition, sub-key = `ROW`, value = `COUNT` and the other columns. If

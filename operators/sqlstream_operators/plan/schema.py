@@ -9,7 +9,7 @@ from sqlstream_operators.plan.types import SqlType
 
 #: Name of the column that carries the kind of a change, as it is read from and written to the world.
 KIND_COLUMN = "__kind"
-#: Name of the column that carries how many times a row comes or goes, BIGINT; absent in append-only relations.
+#: Name of the column that carries how many times a row is inserted or retracted, BIGINT; absent in append-only relations.
 WEIGHT_COLUMN = "__weight"
 #: Name of the column with the end of a row's slice, int64 µs.
 SLICE_COLUMN = "__slice_end"

@@ -33,7 +33,7 @@ class SessionWindowsSpec(ByWatermark, KeepsForGood):
 
     Sessions are [first, last + gap): those that overlap or touch are one, as in Flink (`TimeWindow.intersects`). A session
     that ends at E is closed at watermark W iff E - tick <= W; `tick_us` is negative where that is what makes sure that no
-    row that comes in time could have touched it.
+    row that arrives in time could have touched it.
 
     Input: `columns` and SLICE_COLUMN BIGINT (the end of the session that the row alone would be: its time + gap, µs),
     append-only, in arrival order. With `decides_late` a second input has the rows whose own session is closed: `columns`,
@@ -46,8 +46,8 @@ class SessionWindowsSpec(ByWatermark, KeepsForGood):
     that close are its first.
 
     Output: `output`, which is `columns` and the bounds `start`, `end`, and `time` (end - 1 ms). If `changes`, with
-    WEIGHT_COLUMN: rows come at once, and are retracted when the bounds of their session change. Else each row is given
-    once, when its session closes, sessions by their ends, rows of one in arrival order.
+    WEIGHT_COLUMN: rows are emitted at once, and are retracted when the bounds of their session change. Else each row is
+    given once, when its session closes, sessions by their ends, rows of one in arrival order.
     """
 
     kind: ClassVar[str] = "session_windows"
@@ -102,7 +102,7 @@ class SessionAggregateSpec(ByWatermark, KeepsForGood):
 
     `emit` is DuckDB SQL over the relation `merged` (the columns of `partition`, `window_start` and `window_end`, the
     accumulators; one row a session) that gives `output`. If `changes`, with WEIGHT_COLUMN: sessions with new rows replace
-    those that they were before. Else a session is given once, when it closes.
+    those that they were before. Else a session is emitted once, when it closes.
     """
 
     kind: ClassVar[str] = "session_aggregate"

@@ -32,7 +32,7 @@ class TemporalJoinSpec(ByWatermark, KeepsForGood):
     the key has no row from then on. `condition` is a DuckDB predicate over the columns of both sides that a pair must pass;
     'left' gives a row without a version, or whose pair does not pass, beside NULLs.
 
-    A row is given once, when the watermark less `delay_us` (by which rows come later than their time) reaches its time.
+    A row is emitted once, when the watermark less `delay_us` (by which rows come later than their time) reaches its time.
 
     State: table `waiting`, layout 'time' (the row's): key = `keys`, sub-key = a BLOB (a digest of the row), value = a
     BIGINT (how often it came) and `stored` of the left; rows of the left that the watermark has not reached. Table
@@ -40,7 +40,7 @@ class TemporalJoinSpec(ByWatermark, KeepsForGood):
     each key the newest that the watermark has reached, unless it is gone, and all later ones. Table `unreached`, layout
     'time' (the version's): key = `keys`, no value: the versions that the watermark has not reached.
 
-    `forward`: a row goes with the oldest version of its time or later (`strict`: later), and is given when the watermark
+    `forward`: a row goes with the oldest version of its time or later (`strict`: later), and is emitted when the watermark
     reaches that; of 'left' without any at the end of the input. Then `waiting` has layout 'key' and as sub-key a BIGINT (the
     row's time, µs) before the digest, `versions` layout 'time' and no sub-key, and there is no `unreached`.
 

@@ -161,7 +161,7 @@ class AggregateFunction:
     - `any_order`: the same where the value must not depend on that order (groups that are kept up to date);
       None, or giving None for a call, if its values are kept one by one.
     - `weighted`: linear accumulators, sums of something times a row's weight (SQL, None if every row comes
-      once), which forget rows that go; None, or giving None for a call, if its values are kept one by one.
+      once), which forget retracted rows; None, or giving None for a call, if its values are kept one by one.
     - `values`: over a multiset of its values, which any function can be computed from.
     - `over_changes`: a DISTINCT call as sums over the values that come (`{change}` 1) or go (-1), of the value
       `{x}`; None, or giving None for a call, if its distinct values are kept one by one.
@@ -216,7 +216,7 @@ class AggregateFunction:
     ) -> Decomposition | None:
         """The call as accumulators that depend on the multiset of rows alone, or None if it needs its values.
 
-        `weight` is the weight of a row as SQL, None if every row comes once; `retracting` says that rows are updating.
+        `weight` is the weight of a row as SQL, None if every row is inserted once; `retracting` says that rows are updating.
         """
         if retracting:
             return self.weighted(call, weight) if self.weighted is not None else None

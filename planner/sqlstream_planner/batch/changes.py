@@ -31,7 +31,7 @@ def changing(roots: Sequence[Node]) -> dict[int, bool]:
 
 
 def in_order_of_arrival(node: Aggregate, changes: Mapping[int, bool]) -> bool:
-    """Whether the groups are of windows that are given once, made of append-only rows."""
+    """Whether the groups are of windows that are emitted once, made of append-only rows."""
     emission = node.emission
     return _in_windows(node.keys) and not (
         emission.changes or emission.lateness_us or changes[id(node.input)]
@@ -45,10 +45,10 @@ def _changes(node: Node, below: bool) -> bool:
         case Versions():
             return False
         case Aggregate():
-            # A window is given when it closes; then late rows correct it, if they are allowed.
+            # A window is emitted when it closes; then late rows correct it, if they are allowed.
             if _in_windows(node.keys) and not (node.emission.changes or node.emission.lateness_us):
                 return False
-            # DISTINCT over rows that stay: a row that was given once is never retracted.
+            # DISTINCT over append-only rows: a row that was given once is never retracted.
             return bool(node.calls) or node.grouping is not None or not node.keys or below
         case SessionFunction():
             return below or node.early

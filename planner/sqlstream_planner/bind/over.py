@@ -53,7 +53,7 @@ _NO_OWN_ORDER = frozenset({"dense_rank", "quantile_cont", "quantile_disc", "quan
 
 
 def goes_by_order(call: WindowCall) -> bool:
-    """Whether the value of a function without ORDER BY depends on the order in which rows come.
+    """Whether the value of a function without ORDER BY depends on the order of arrival.
 
     Its frame is a whole partition then (but for the row itself), if it is not one of ROWS.
     """

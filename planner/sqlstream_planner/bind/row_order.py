@@ -1,4 +1,4 @@
-"""The order in which rows come, for what goes by it without saying one: FIRST(x), ROW_NUMBER() OVER (), DISTINCT ON.
+"""The order of arrival of rows, for what goes by it without saying one: FIRST(x), ROW_NUMBER() OVER (), DISTINCT ON.
 
 It is that of a table's rows where they are read (arrival), or that of a sub-query's ORDER BY. What passes rows on
 one by one keeps it; joins, groups and unions have none.

@@ -178,7 +178,7 @@ def session_over(
 ) -> SessionFunction:
     """A SessionFunction node with fresh window columns, written as `call`.
 
-    A session is closed when no row that comes in time can touch it any more: rows at its end touch it, and rows at the
+    A session is closed when no row that arrives in time can touch it any more: rows at its end touch it, and rows at the
     watermark are in time. Rows that a window gave may be older than the watermark that closed it, by up to 1 ms.
     """
     assert time.time is not None

@@ -45,7 +45,7 @@ class Holds(StrEnum):
     ANSWER = "answer"
     """A table or a changelog: all its rows together are the result of one query."""
     ROWS = "rows"
-    """Rows that stay as they were given."""
+    """Rows that stay as they were emitted."""
     SHOWN = "shown"
     """Rows that somebody looked at."""
     NOTHING = "nothing"
@@ -112,7 +112,7 @@ def read_sink_identity(text: str) -> SinkIdentity | None:
 def in_words_of(new: SinkIdentity, old: SinkIdentity) -> SinkIdentity:
     """The identity `new`, with queries that mean the same as one of `old` written as they are there."""
     if (old.conflict, new.conflict) != (None, None) and old.queries != new.queries:
-        return new  # which row came first may decide
+        return new  # which row arrived first may decide
     left = [q for q in old.queries if q not in new.queries]
     meant = {_spelled(q): q for q in reversed(left)}
     queries = [q if q in old.queries else meant.pop(_spelled(q), q) for q in new.queries]

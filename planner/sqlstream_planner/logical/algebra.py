@@ -413,7 +413,7 @@ class OrderLimit(PassingNode):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EmitOnClose(PassingNode):
-    """EMIT ON WINDOW CLOSE behind a query: its result is given when windows close, and never changes."""
+    """EMIT ON WINDOW CLOSE behind a query: its result is emitted when windows close, and never changes."""
 
     makes_own: ClassVar = False
 

@@ -50,7 +50,7 @@ def as_of_fields(
 ) -> Fields:
     """The fields of both sides of a join with versions; those of the right are nullable where there may be none.
 
-    A row is given when the watermark of both reaches its time on the left: that stays an event time, and so do windows. A
+    A row is emitted when the watermark of both reaches its time on the left: that stays an event time, and so do windows. A
     forward join gives it however much later.
     """
     if forward:

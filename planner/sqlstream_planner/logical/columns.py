@@ -20,7 +20,7 @@ class EventTime:
 
     `sources` are the tables whose watermarks bound it, `tick_us` is its resolution in µs. `direct`: the
     values come straight from source rows, so a row can be late; False behind a window or a join, where the watermark
-    has already passed judgement. `delay_us`: rows come so long after the watermark has passed their time, behind a join or
+    has already passed judgement. `delay_us`: rows arrive so long after the watermark has passed their time, behind a join or
     a session.
     """
 

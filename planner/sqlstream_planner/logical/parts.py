@@ -109,7 +109,7 @@ class Emission(Part):
     lateness_us: int = 0
 
 
-#: Results in windows are given once, when the watermark closes the window.
+#: Results in windows are emitted once, when the watermark closes the window.
 ON_CLOSE = Emission()
 
 

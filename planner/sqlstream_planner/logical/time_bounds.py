@@ -76,7 +76,7 @@ def follows(f: Field) -> EventTime:
 def joined_fields(left: Fields, right: Fields, kind: JoinKind, bound: TimeBound | None = None) -> Fields:
     """The fields of both sides of a join, nullable where a row may have no partner; of SEMI and ANTI those of the left.
 
-    With a bound the times that it is over stay event times, of rows that come later than they did; and where it says that
+    With a bound the times that it is over stay event times, of rows that arrive later than they did; and where it says that
     both rows are in one window, they stay so. Nothing is known of other times: a row comes when its partner does, however
     long after its own time that is.
     """

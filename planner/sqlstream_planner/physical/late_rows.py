@@ -1,4 +1,4 @@
-"""Rows that come after their window is closed: the step that takes them out, and the SQL of their dead letters."""
+"""Rows that arrive after their window is closed: the step that takes them out, and the SQL of their dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that come after the session that each alone would be is closed: only the operator can say if they are late."""
+"""Rows that arrive after the session that each alone would be is closed: only the operator can say if they are late."""
 
 from __future__ import annotations
 

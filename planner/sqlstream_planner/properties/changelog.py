@@ -27,7 +27,7 @@ class Changes(Analysis[bool]):
             case Scan():
                 return node.changelog
             case Versions() | Values():
-                # A row that goes is a version that says so.
+                # A retracted row is a version that says so.
                 return False
             case _ if is_stateless(node):
                 return any(self(i) for i in node.inputs)

@@ -30,7 +30,7 @@ from sqlstream_planner.logical import (
 from sqlstream_planner.logical.time_marks import marked, timed_over, window_bounds
 from sqlstream_planner.properties.analysis import Analysis, unknown
 
-#: The joins of rows that stay whose pairs stay.
+#: The joins of append-only rows whose pairs stay.
 
 
 class TimedColumns(Analysis[frozenset[str] | None]):

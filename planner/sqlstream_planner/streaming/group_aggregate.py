@@ -65,7 +65,7 @@ class GroupAggregate(StreamingOperator, UnaryNode):
         return (*self.keys, *grouping, *(c.field for c in self.calls))
 
     def is_updating(self, updating: Updating) -> bool:
-        # DISTINCT over rows that stay: a row that was given once is never retracted.
+        # DISTINCT over append-only rows: a row that was given once is never retracted.
         return bool(self.calls) or self.grouping is not None or not self.keys or updating(self.input)
 
     @property

@@ -35,7 +35,7 @@ class Over(StreamingOperator, UnaryNode):
 
     Rows that are equal in all of `order` stand in the order of `ties`, ascending, NULLs first; these are the columns that
     are kept. `closing` is the column (the end of a window, or an event time) by which the watermark of `time` says that a
-    row is final: then it is given once. `ttl_us`: a partition that nothing touched for so long is forgotten.
+    row is final: then it is emitted once. `ttl_us`: a partition that nothing touched for so long is forgotten.
     """
 
     partition: tuple[ColumnId, ...]
@@ -87,7 +87,7 @@ class Over(StreamingOperator, UnaryNode):
             return False
         if self.closing in self.partition:
             return True
-        # Of what is given once: whether rows are kept for a time only, or for no more than the one partition.
+        # Of what is emitted once: whether rows are kept for a time only, or for no more than the one partition.
         carried = [carried_call(call) is not None for call in self.calls]
         kept = kept_of(tuple(call for call, goes_on in zip(self.calls, carried, strict=True) if not goes_on))
         by_key = any(carried) or kept.places > 0

@@ -32,7 +32,7 @@ from sqlstream_planner.streaming.narrowed import narrowed_sides
 class TemporalJoin(StreamingOperator, BinaryNode):
     """Each row of the left beside the version of the right that is valid at its time, as in `AsOfJoin`.
 
-    Both sides are append-only. A row is given when the watermark of `time` reaches its own; versions that no row can ask
+    Both sides are append-only. A row is emitted when the watermark of `time` reaches its own; versions that no row can ask
     for any more are forgotten. `ties` is None where the last version that came counts.
     """
 

@@ -35,7 +35,7 @@ class TopN(StreamingOperator, UnaryNode):
 
     `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. Rows that are equal in all of
     `order` are ranked by `ties`, ascending, NULLs first. `window_end` is the column with a window's end where the
-    partition has one: then a window's rows are given once, when it closes. `ttl_us`: a partition that nothing touched
+    partition has one: then a window's rows are emitted once, when it closes. `ttl_us`: a partition that nothing touched
     for so long is forgotten. `meaning` gives the ranked rows, those beyond the limit too.
     """
 

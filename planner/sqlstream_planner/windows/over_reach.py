@@ -45,7 +45,7 @@ def reach_of(call: WindowCall) -> Reach | None:
 
 
 def kept_for(call: WindowCall) -> Kept:
-    """Which rows a call that looks back needs of those that were given, for rows that come later in its order.
+    """Which rows a call that looks back needs of those that were given, for rows that arrive later in its order.
 
     >>> from sqlstream_operators.plan.types import BIGINT
     >>> from sqlstream_planner.logical import Field

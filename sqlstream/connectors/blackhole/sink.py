@@ -15,7 +15,7 @@ class Blackhole:
     """Both halves of the sink, and its factory."""
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
-        """Count the rows, or how often they come or go."""
+        """Count the rows, or how often they are inserted or retracted."""
         return SinkPart(count_changes(table))
 
     @property

@@ -38,7 +38,7 @@ class FirstRow:
             )
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not any(rows.num_rows for rows in inputs)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:

@@ -21,7 +21,7 @@ class Arrange:
         self._side = arranged_rows(spec)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not inputs[0].num_rows
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:

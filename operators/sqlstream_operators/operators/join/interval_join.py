@@ -1,4 +1,4 @@
-"""A join of rows that are near each other in time: pairs when the later row comes, state that goes with the watermark."""
+"""A join of rows that are near each other in time: pairs when the later row arrives, state that goes with the watermark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class IntervalJoin:
 
     The rows that come on one side are joined with those of the other that state has of their keys, in the two buckets of
     time that their partners can be in. What the watermark has passed by more than a row must wait is dropped with its
-    bucket. A row that comes and is done in the same epoch never gets into the state.
+    bucket. A row that arrives and is done in the same epoch never gets into the state.
     """
 
     def __init__(self, spec: IntervalJoinSpec) -> None:
@@ -90,14 +90,14 @@ class IntervalJoin:
             **timer.figures("merge_us", "state_us"),
         }
         if epoch.waited_for != WATERMARK_MIN:
-            # Rows that come after the end of the input is taken back must not have missed partners: those are late.
+            # Rows that arrive after the end of the input is taken back must not have missed partners: those are late.
             metrics["max_closed_end_us"] = epoch.waited_for + 1
         return OperatorResult(output, metrics)
 
     def _arrived(
         self, duck: DuckSession, state: StateStore, number: int, rows: pa.Table, epoch: _Epoch
     ) -> Changed:
-        """The distinct rows that came and may have partners; the others are given at once where a side is preserved."""
+        """The distinct rows that arrived and may have partners; the others are given at once where a side is preserved."""
         side = self._sides[number]
         rows, never = side.parted(rows)
         if number in self._beside_nulls and never.num_rows:

@@ -26,7 +26,7 @@ class Join:
         self._joining = Joining(spec, self._sides)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not any(rows.num_rows for rows in inputs)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
@@ -49,6 +49,6 @@ class Join:
         return OperatorResult(output, metrics)
 
     def answer(self, context: OperatorContext) -> pa.Table:
-        """See `KeepsAnswer.answer`; of a join whose rows stay, each row as often as it is there."""
+        """See `KeepsAnswer.answer`; of a join whose rows are append-only, each row as often as it is there."""
         left, right = (side.as_new(side.read_all(context.state)) for side in self._sides)
         return self._joining.answer(context.duck, left, right)

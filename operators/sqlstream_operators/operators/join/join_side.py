@@ -140,7 +140,7 @@ class JoinSide(SideRows):
         seen[np.repeat(np.arange(keys.num_rows), sizes)[staying & (rows.column(IS).to_numpy() > 0)]] = True
         rows = rows.filter(pa.array(staying))
         hidden = (sizes == most) & ~seen
-        if hidden.any():  # rows that went before they came may stand before the others
+        if hidden.any():  # rows retracted before their insertion may stand before the others
             more = self.read(duck, state, keys.filter(pa.array(hidden)))
             rows = pa.concat_tables([rows, more.filter(pa.array(staying_rows(more, changed)))])
         return rows

@@ -126,7 +126,7 @@ class Joining:
         return self._matching.alone(duck, number, mine, partners)
 
     def _output(self, duck: DuckSession, pieces: Sequence[pa.Table], met: Sequence[Met]) -> pa.Table:
-        """The changes of the result, each row once; of a join whose rows stay, rows as often as they come."""
+        """The changes of the result, each row once; of a join whose rows are append-only, rows as often as they come."""
         spec = self._spec
         rows = concatenated([*pieces, empty(with_weight(spec.output))])
         if not spec.emits_changes:

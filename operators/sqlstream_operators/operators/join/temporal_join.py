@@ -1,4 +1,4 @@
-"""A join with the versions of a table: each row is given once, beside the version that is valid at its time."""
+"""A join with the versions of a table: each row is emitted once, beside the version that is valid at its time."""
 
 from __future__ import annotations
 

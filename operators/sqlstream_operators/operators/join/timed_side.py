@@ -65,7 +65,7 @@ class TimedSide(JoinSide):
         return times
 
     def done_upto(self, watermark: int) -> int:
-        """The greatest time (µs) of rows that can be in no pair with rows that come after `watermark`."""
+        """The greatest time (µs) of rows that can be in no pair with rows that arrive after `watermark`."""
         if watermark in (WATERMARK_MIN, WATERMARK_MAX):
             return watermark
         return max(WATERMARK_MIN + 1, min(watermark - self.wait_us, WATERMARK_MAX - 1))

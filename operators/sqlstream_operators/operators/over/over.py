@@ -27,7 +27,7 @@ from .over_state import Arrived, Mask, Merged, OverState
 class Over(ShowsAnswer):
     """Runs an `OverSpec`: see there for its input, its state and its output.
 
-    The partitions that rows came to are read, or where the frames are bounded the rows around those; the functions are
+    The partitions with new rows are read, or where the frames are bounded the rows around those; the functions are
     computed over them anew, and where that gives another value than before, the row is retracted and given again.
     """
 
@@ -42,7 +42,7 @@ class Over(ShowsAnswer):
         self._partition = tuple(column_of(spec.columns, name) for name in spec.partition)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not any(rows.num_rows for rows in inputs)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:

@@ -1,4 +1,4 @@
-"""OVER by event time: each row is given once, with its values, when the watermark has passed it."""
+"""OVER by event time: each row is emitted once, with its values, when the watermark has passed it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class OverOnClose:
         return OperatorResult(output, metrics)
 
     def _arrived(self, rows: pa.Table, before: int) -> pa.Table:
-        """The distinct rows that came, as they wait."""
+        """The distinct rows that arrived, as they wait."""
         spec, what = self._spec, f"state {self._spec.state.state_id}"
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"{what}: retractions arrived, but the plan says append-only")

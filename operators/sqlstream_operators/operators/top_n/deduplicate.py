@@ -59,7 +59,7 @@ class Deduplicate(ShowsAnswer):
             raise InternalError(f"state {spec.state.state_id}: deduplication does not forget by time")
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not any(rows.num_rows for rows in inputs)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:

@@ -51,7 +51,7 @@ class ShortTopN(ShowsAnswer):
         self._order = RowOrder(spec.columns, spec.partition, spec.order)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not any(rows.num_rows for rows in inputs)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
@@ -130,7 +130,7 @@ class ShortTopN(ShowsAnswer):
     def _merged(
         self, duck: DuckSession, before: pa.Table, positions: Int64s, came: pa.Table
     ) -> tuple[pa.Table, tuple[pa.Table, pa.Table, Int64s]]:
-        """Lists with the rows that came: what changes of the result, and the lists that change."""
+        """Lists with the rows that arrived: what changes of the result, and the lists that change."""
         spec, upto = self._spec, self._upto
         old = before.num_rows
         rows = pa.concat_tables([before, came.cast(before.schema)]).combine_chunks()

@@ -24,7 +24,7 @@ from .ranking import Int64s, Ranking, projects, ranked_output
 class TopN(ShowsAnswer):
     """Runs a `TopNSpec`: see there for its input, its state and its output.
 
-    The partitions that rows came to are read, ranked without and with the changes, and the difference is
+    The partitions with new rows are read, ranked without and with the changes, and the difference is
     emitted. About `offset + limit` rows of a partition are read, and as many more as go from it; all of it only
     where the order is by nested values or JSON, or none is given.
     """
@@ -37,7 +37,7 @@ class TopN(ShowsAnswer):
             raise InternalError(f"state {spec.state.state_id}: Top-N does not forget by time")
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """No rows came."""
+        """No rows arrived."""
         return not any(rows.num_rows for rows in inputs)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
@@ -88,7 +88,7 @@ class TopN(ShowsAnswer):
     def _stored(
         self, context: OperatorContext, arrived: CountedRows, keys: pa.Table, gone: Int64s
     ) -> CountedRows:
-        """What must be ranked of state, given the keys that rows came to and how many go from each at most.
+        """What must be ranked of state, given the keys with new rows and how many go from each at most.
 
         Of a long partition that may lose rows these are as many more than the result can have as it may lose,
         and the rows that come or go: where they are behind all that, they are not in the result before or after.

@@ -30,7 +30,7 @@ class Expansion:
 def closed_upto(watermark: int, tick: int) -> int:
     """The greatest window end (µs) that is closed at `watermark`; WATERMARK_MIN closes nothing.
 
-    A window with end E is closed at W iff E - tick <= W. A tick below 0 is a delay: rows come so long after their time.
+    A window with end E is closed at W iff E - tick <= W. A tick below 0 is a delay: rows arrive so long after their time.
 
     >>> closed_upto(9_000, 1_000), closed_upto(WATERMARK_MIN, 1_000) == WATERMARK_MIN
     (10000, True)

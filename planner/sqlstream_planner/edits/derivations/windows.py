@@ -1,6 +1,6 @@
 """Groups of windows, from groups of windows over the same slices: other keys, filters on keys, other windows.
 
-See `slices` for which windows. Accumulators that depend on the order in which rows came are merged from no two.
+See `slices` for which windows. Accumulators that depend on the order of arrival are merged from no two.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Windows:
         return items, reads, joins
 
     def _adds_up(self, field: StateField) -> bool:
-        """Whether several of an accumulator make one: not those that depend on the order in which rows came."""
+        """Whether several of an accumulator make one: not those that depend on the order of arrival."""
         if self._one_to_one:
             return True
         kept = self._node.accumulators.get(field.name)

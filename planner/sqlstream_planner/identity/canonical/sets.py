@@ -9,7 +9,7 @@ from sqlstream_planner.identity.expression import OPERATORS
 from sqlstream_planner.identity.form import Form, form, walk
 
 _SET_OPERATIONS = frozenset({"union", "intersect", "except"})
-#: What does not depend on which row came first, whatever it is computed of: of rows that came at once, the branches
+#: What does not depend on which row arrived first, whatever it is computed of: of rows that arrived at once, the branches
 #: of a UNION decide that. What is not here may depend on it.
 _IN_ANY_ORDER = frozenset(
     {
@@ -32,7 +32,7 @@ def branch_orders(roots: Iterable[Form], spelled: Callable[[Form], Form]) -> Ord
     """In which order the branches of a UNION ALL or INTERSECT are put; nothing where that is not known.
 
     A column says what it is in each branch, and not of which set operation: so only one may be there. Nor where something
-    depends on the order in which rows came. Whatever the order, it is that of the rows and of all columns, so that it
+    depends on the order of arrival. Whatever the order, it is that of the rows and of all columns, so that it
     changes nothing of what they mean together: equal branches are distinguished by their columns, first by those that decide
     which rows there are, as they are in states that keep other values too.
     """

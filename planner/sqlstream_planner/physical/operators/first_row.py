@@ -1,4 +1,4 @@
-"""FirstRow: the first row that comes of each key, of append-only rows."""
+"""FirstRow: the first row that arrives of each key, of append-only rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Over by event time, or in windows: each row is given once, when the watermark has passed it."""
+"""Over by event time, or in windows: each row is emitted once, when the watermark has passed it."""
 
 from __future__ import annotations
 

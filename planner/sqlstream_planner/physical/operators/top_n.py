@@ -1,4 +1,4 @@
-"""TopN: the first rows of each partition; of one row over rows that stay, a deduplication."""
+"""TopN: the first rows of each partition; of one row over append-only rows, a deduplication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WindowAggregate: groups of windows that are given once, when the watermark closes the window."""
+"""WindowAggregate: groups of windows that are emitted once, when the watermark closes the window."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from sqlstream_planner.windows.window_time import start_of
 def aggregates(node: Node, streaming: Streaming) -> Node | None:
     """Choose how each Aggregate runs, by its keys, its emission and whether its input changes.
 
-    Keys that are bounds of a window make it an aggregate over windows. Over rows that stay, a window is given once, when
+    Keys that are bounds of a window make it an aggregate over windows. Over append-only rows, a window is emitted once, when
     the watermark closes it (WindowAggregate). With EMIT CHANGES, with allowed lateness, or over rows that change its
     groups are kept up to date until they expire (GroupAggregate), without EMIT CHANGES behind a SuppressUntilClose
     that holds them back until the window closes.

@@ -61,7 +61,7 @@ def temporal_joins(node: Node, streaming: Streaming) -> Node | None:
 def lookup_joins(node: Node, streaming: Streaming) -> Node | None:
     """Give lookup joins as they are. Raises DiagnosticError (SQL085) for one of rows that change.
 
-    A row that goes would find another one than it found when it came.
+    A retracted row would find another one than it found when it came.
     """
     if isinstance(node, LookupJoin) and streaming.changes(node.left):
         refuse(

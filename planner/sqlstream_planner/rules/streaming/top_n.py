@@ -16,7 +16,7 @@ from sqlstream_planner.streaming import Over, TopN
 def top_n(node: Node, streaming: Streaming) -> Node | None:
     """Make a Top-N of each rank with a condition that bounds it, and of each LIMIT.
 
-    Ranks by a window's end are given once, when the window closes, where the rows stay and EMIT CHANGES does not say
+    Ranks by a window's end are emitted once, when the window closes, where the rows stay and EMIT CHANGES does not say
     otherwise.
 
     >>> from sqlstream_planner.rules.streaming.over import over

@@ -9,7 +9,7 @@ journal names the versions.
   a window that is open there has dropped no row as late, and one that is closed there is closed. Rows that were late once
   are late again, or not (the cuts between epochs are others), but only for windows that are closed at the end.
 - *Input that had ended* goes on at its resume watermark, as where more has come: what was given stays closed, and a window
-  that reaches beyond it, which nobody has been given, stays open. It is given when the run sees that there is no more.
+  that reaches beyond it, which nobody has been given, stays open. It is emitted when the run sees that there is no more.
 - *Rows that could not be read or were late* were reported when they were read first; here they are counted.
 - *Time to live.* The clock stands still at the time when the backfill began: all of the history counts as touched then.
 - *Order.* Rows of one source come in its order. Those of several sources meet in another order than they did at first.

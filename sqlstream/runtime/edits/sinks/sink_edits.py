@@ -35,7 +35,7 @@ def sink_edits(before: PhysicalPlan, now: PhysicalPlan, given: Given) -> tuple[S
     """What becomes of each sink of `now` when it goes on from `before`.
 
     Errors are STA014 (another query), STA015 (another way to write, or declaration) and STA026 (it can't begin anew);
-    consents STA013 (rows that stay, in another place) and STA019 (a table is altered); warnings STA016 (rows of another
+    consents STA013 (append-only rows, in another place) and STA019 (a table is altered); warnings STA016 (rows of another
     query from now on) and STA017 (reconciled with another result, or given a full one).
     Raises DiagnosticError (STA026, exit code 2) for a sink to rewrite that the query does not have.
     """
