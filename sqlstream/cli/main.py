@@ -38,7 +38,7 @@ COMMANDS = {
     "run": "Run a pipeline, or go on where it stopped.",
     "status": "Show how pipelines are: running or stopped, lag, watermark, errors.",
     "stop": "Ask a run to end after its epoch, from another process or machine.",
-    "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
+    "savepoint": "Name the state of a pipeline; list, show, export and import savepoints.",
     "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }

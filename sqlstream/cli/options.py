@@ -58,14 +58,14 @@ from_option = click.option(
     multiple=True,
     metavar="SAVEPOINT",
     help="Begin a new --state-dir with a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, or DIR/ "
-    "where one was exported to. Repeatable: states of several pipelines are put together.",
+    "where one was exported to. Repeatable: states of several pipelines are merged.",
 )
 moved_option = click.option(
     "--source-moved",
     "source_moved",
     multiple=True,
     metavar="TABLE",
-    help="The data of this source is the same in another place: keep state and position. Said once. Repeatable.",
+    help="The data of this source is the same at another location: keep state and source offset. Give it once. Repeatable.",
 )
 accept_option = click.option(
     "--accept",
@@ -80,8 +80,8 @@ rewrite_option = click.option(
     "rewritten",
     multiple=True,
     metavar="SINK",
-    help="Give this sink all that the query has given so far: its place, a new one or one that was emptied, is empty. "
-    "Said once. Repeatable.",
+    help="Write the full result of the query to this sink, whose target is new or was emptied. Give it once. "
+    "Repeatable.",
 )
 master_option = click.option(
     "--master", metavar="URL", help="Spark's master: local[*] (default), spark://…, yarn, k8s://…"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "old",
     type=click.Path(path_type=Path),
     metavar="OLD",
-    help="Compare FILE with the file OLD; no state is looked at.",
+    help="Compare FILE with the file OLD, without any state.",
 )
 @options.accept_option
 @options.rewrite_option
@@ -60,7 +60,7 @@ def command(
     """Show what FILE keeps of its state, adapts, computes anew and drops, before it runs.
 
     Plans FILE against the last epoch of its state directory: each operator's state and each field, what sources read
-    and what sinks are given, and what the results mean then. Uses no Spark, changes nothing, and may be called while the
+    and what sinks get, and how exact the results are then. Uses no Spark, changes nothing, and may be called while the
     pipeline runs.
 
     Exit codes: 0 nothing to consent to; 1 the SQL is wrong; 2 the command line is wrong; 3 consent is needed; 4 refused.

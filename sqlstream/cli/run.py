@@ -62,14 +62,14 @@ if TYPE_CHECKING:
     "skipped",
     multiple=True,
     metavar="PATH",
-    help="Go on without this file of a source, or without what is in it now (a glob: without these). Repeatable.",
+    help="Go on without this file of a source, or without its present content (a glob: without these). Repeatable.",
 )
 @click.option(
     "--read-again",
     "read_again",
     multiple=True,
     metavar="PATH",
-    help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
+    help="Read this file of a source again from its beginning. Repeatable.",
 )
 @options.moved_option
 @options.accept_option
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 @click.option(
     "--drain",
     is_flag=True,
-    help="Close all windows at the end of the input, for good: no more is to come. A watched source ends, too.",
+    help="Close all windows at the end of the input, for good. A watched source ends, too.",
 )
 @click.option(
     "--metrics",
@@ -124,7 +124,7 @@ def command(
 
     Exit codes: 0 done, nothing new, or stopped; 1 the SQL or the data is wrong; 2 the command line is wrong;
     3 consent is needed (on a terminal the run asks for it); 4 the state does not fit the file, is damaged, or another run
-    works on it; 5 the machine, Spark or a database refuses (run again when that is mended); 70 a bug of sqlstream;
+    works on it; 5 the machine, Spark or a database refuses (run again when that is fixed); 70 a bug of sqlstream;
     130 or 143 interrupted.
     """
     conf = parse_pairs(settings, "--conf")

@@ -37,7 +37,7 @@ def create(store: CheckpointStore, name: str | None) -> None:
 
 @command.command(name="list")
 @of_store
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_(store: CheckpointStore, as_json: bool) -> None:
     """List the savepoints, by epoch and name."""
     from sqlstream.cli.savepoint_text import about, savepoint_lines
@@ -59,7 +59,7 @@ def list_(store: CheckpointStore, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(store: CheckpointStore, name: str, as_json: bool) -> None:
-    """Show what a savepoint has: the query as it was, positions and watermarks, and each state with its size."""
+    """Show what a savepoint has: the query as it was, source offsets and watermarks, and each state with its size."""
     from sqlstream.cli.savepoint_text import details, details_text
     from sqlstream.storage.savepoints import Savepoints
 

@@ -34,7 +34,7 @@ def command() -> None:
 @command.command(name="list")
 @of_store
 @_at_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_(store: CheckpointStore, at: str | None, as_json: bool) -> None:
     """List the relations that can be selected from, with the rows and bytes that are stored."""
     from sqlstream.cli.state_text import list_lines, listed
@@ -82,11 +82,11 @@ def check(store: CheckpointStore, at: str | None) -> None:
 @of_store
 @click.argument("sql", metavar="SELECT")
 @_at_option
-@click.option("--json", "form", flag_value="json", help="A JSON object a row.")
+@click.option("--json", "form", flag_value="json", help="One JSON object per row.")
 @click.option("--csv", "form", flag_value="csv", help="CSV, with the names of the columns.")
 @click.pass_context
 def query(context: click.Context, store: CheckpointStore, sql: str, at: str | None, form: str | None) -> None:
-    """Run a SELECT of DuckDB over the relations. What bounds all columns of a key reads nothing but these keys."""
+    """Run a SELECT of DuckDB over the relations. A condition on all columns of a key reads only these keys."""
     from sqlstream.cli.render import show as show_diagnostics
     from sqlstream.state.query import FILE, run_query
 

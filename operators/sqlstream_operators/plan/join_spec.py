@@ -70,8 +70,8 @@ class JoinSpec(NoWatermark, Forgets):
 
     State: tables `left` and `right`, layout 'key': key = `keys`, sub-key = a BLOB (a digest of the row, or,
     where `only_come` says so, a name that no other row has), value = a BIGINT (how often it is there) and `stored` of
-    the side. A count that would fall below 0 (a row retracted before its insertion) is kept, and counts as 0. Rows with a NULL
-    among their keys are kept of a preserved side ('anti': of the left), so that the result is in the state.
+    the side. A count that would fall below 0 (a row retracted before its insertion) is kept, and counts as 0. Rows with
+    a NULL among their keys are kept of a preserved side ('anti': of the left), so that the result is in the state.
 
     Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows are
     updating. No two changes of it cancel out, but equal rows of an append-only side are not one there either.
