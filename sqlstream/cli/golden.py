@@ -204,5 +204,5 @@ def _what_was_written(sink: SinkOutcome, counts: Callable[[Any], str]) -> str:
     if sink.difference is None:
         return "written"
     if not sink.difference:
-        return "as before"
+        return "unchanged"
     return counts(sink.difference).replace("missing", "gone").replace("extra", "new")

@@ -115,7 +115,7 @@ def _source(plan: EditPlan, source: SourcePart) -> str:
         return {
             SourceChange.NEW: new,
             SourceChange.GONE: "is no longer read",
-            SourceChange.OTHER: "is other data than before",
+            SourceChange.OTHER: "has other data than before",
         }[source.change]
     if source.position is None:
         return f"{was}reads on"

@@ -69,7 +69,7 @@ class Progress(Protocol):
 
 
 class JsonLines:
-    """One JSON object a line on standard output: `"event": "epoch"` for each, `"event": "end"` at the end.
+    """One JSON object per line on standard output: `"event": "epoch"` for each, `"event": "end"` at the end.
 
     While it is on, what `print` sinks write to standard output goes to standard error.
     """

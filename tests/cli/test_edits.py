@@ -105,7 +105,7 @@ def test_another_source_is_refused(written: Path, capsys: pytest.CaptureFixture[
     shutil.copytree(written.parent / "in", written.parent / "other")
     assert run(written, TEXT.replace("'path' = 'in'", "'path' = 'other'")) == 4
     reported = capsys.readouterr().err
-    assert "error[STA011]: the table `t` is other data than before" in reported
+    assert "error[STA011]: the table `t` has other data than before" in reported
     assert "= note: path was 'in' and is 'other'" in reported
 
 

@@ -223,7 +223,7 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, printed: 
             "'path' = 'in'",
             "'path' = 'other'",
             "STA011",
-            "is other data than before\n",
+            "has other data than before\n",
         ),
         (
             "'path' = 'out', 'format' = 'json'",

@@ -208,7 +208,7 @@ def test_objects_are_compared_by_size_and_time(
     os.utime(file, (second, second))
     assert read_all(duck, spec, context(tmp_path), position=first.position).rows == []
     os.utime(file, (second, second + 1))
-    with pytest.raises(InputFileError, match=r"s3://bucket/d/2 changed: it has 9 bytes as before"):
+    with pytest.raises(InputFileError, match=r"s3://bucket/d/2 changed: it has 9 bytes still"):
         read_all(duck, spec, context(tmp_path), position=first.position)
 
 

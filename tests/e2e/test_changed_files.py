@@ -133,7 +133,7 @@ def test_a_file_replaced_by_another_of_the_same_size_is_noticed(tmp_path: Path, 
     rewrite(path, content("x.json", [7, 8, 9]), times=times)
     error = world.fails()
     assert error.code == "DAT003"
-    assert f"{path} changed: it has 27 bytes as before, but was written again" in error.message
+    assert f"{path} changed: it has 27 bytes still, but was written again" in error.message
     assert f"--read-again '{path}'" in str(error.help)
     assert world.read() == [1, 2, 3, 4]
     world.run(("again", "in/x.json"))

@@ -109,7 +109,7 @@ class _Depths(Analysis[int]):
             return self(node.stand_in.node) + node.stand_in.nesting
         if node.makes_own is None:
             raise InternalError(
-                f"nobody said whether a {type(node).__name__} makes rows or values of its own"
+                f"it is not defined whether a {type(node).__name__} makes rows or values of its own"
             )
         return max((self(i) for i in node.inputs), default=0) + node.makes_own
 
@@ -266,7 +266,7 @@ class _ColumnForms(Analysis[Columns]):
                 return self._operator(node, node.stand_in)
             case Filter() | EmitOnClose() | OrderLimit() | Sink():
                 return self(node.input)
-        raise InternalError(f"nobody said what the columns of a {type(node).__name__} mean")
+        raise InternalError(f"the meaning of the columns of a {type(node).__name__} is not defined")
 
     def _elements(self, node: Unnest, depth: int) -> Mapping[str, Form]:
         array = self._meanings.expression(node.array, node.input)

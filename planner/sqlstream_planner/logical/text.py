@@ -178,7 +178,7 @@ def describe(node: Node) -> str:
             return "emit on window close"
         case Sink():
             return f"sink {node.label}"
-    raise InternalError(f"nobody said how a {type(node).__name__} is shown")
+    raise InternalError(f"it is not defined how a {type(node).__name__} is shown")
 
 
 def title_of(node: Node) -> str:
@@ -208,7 +208,7 @@ def title_of(node: Node) -> str:
             return "versions"
         case Sink():
             return f"sink {node.label}"
-    raise InternalError(f"nobody said what a {type(node).__name__} is called")
+    raise InternalError(f"a {type(node).__name__} has no name")
 
 
 # ------------------------------------------------------------------------------------- phrases of several nodes

@@ -149,7 +149,7 @@ class Planner:
         if not isinstance(node, StreamingOperator):
             return False
         if type(node) not in self._operators:
-            raise InternalError(f"nobody said how a {type(node).__name__} is planned")
+            raise InternalError(f"it is not defined how a {type(node).__name__} is planned")
         return not (isinstance(node, RegularJoin) and node.merged)
 
     def late_rows(

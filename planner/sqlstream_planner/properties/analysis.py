@@ -71,4 +71,4 @@ def is_stateless(node: Node) -> bool:
 
 def unknown(node: Node, what: str) -> InternalError:
     """Of a node that an analysis does not know, and that does not answer itself."""
-    return InternalError(f"nobody said of a {type(node).__name__} {what}")
+    return InternalError(f"it is not defined of a {type(node).__name__} {what}")

@@ -83,7 +83,7 @@ def file_changed(entry: FileEntry, now: FileEntry) -> InputFileError:
     if now.size != entry.size:
         what = f"it had {entry.size} bytes when it was listed and has {now.size} now"
     else:
-        what = f"it has {now.size} bytes as before, but was written again"
+        what = f"it has {now.size} bytes still, but was written again"
     return InputFileError(
         f"{entry.path} changed: {what}",
         f"write new data to new files, and rename them into place when they are complete; {ways_on(entry)}",

@@ -58,7 +58,7 @@ class JsonLines:
 
 
 def read_json(paths: Sequence[str], columns: Mapping[str, SqlType]) -> str:
-    """The table function that reads these keys of a JSON object a line."""
+    """The table function that reads these keys of a JSON object per line."""
     return (
         f"read_json({file_list(paths)}, format = 'newline_delimited', records = true, "
         f"columns = {column_map(columns)}, maximum_object_size = {_LARGEST_LINE}, hive_partitioning = false)"

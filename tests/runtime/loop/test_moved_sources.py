@@ -297,7 +297,7 @@ CREATE TABLE out WITH ('connector' = 'blackhole') AS SELECT COUNT(*) AS n, SUM(k
 def test_of_generated_rows_it_is_believed(tmp_path: Path) -> None:
     with collecting() as collected:
         run(tmp_path, "10", text=MADE, rows_per_epoch=4)
-        with pytest.raises(DiagnosticError, match="is other data than before"):
+        with pytest.raises(DiagnosticError, match="has other data than before"):
             run(tmp_path, "20", text=MADE)
         reported = run(tmp_path, "20", "t", text=MADE)
         assert [(d.code, d.severity) for d in reported] == [("STA018", "warning")]

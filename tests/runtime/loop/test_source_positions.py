@@ -113,7 +113,7 @@ def test_other_data_under_one_name_is_refused_and_says_what_differs(tmp_path: Pa
         job.run({"a": "two"})
     [diagnostic] = caught.value.diagnostics
     assert (caught.value.exit_code, diagnostic.code) == (4, "STA011")
-    assert "the table `a` is other data than before" in diagnostic.message
+    assert "the table `a` has other data than before" in diagnostic.message
     assert any(note.startswith("path was '") and "one" in note and "two" in note for note in diagnostic.notes)
     with pytest.raises(DiagnosticError) as caught:
         job.run({"a": "two", "c": "two"})

@@ -91,4 +91,4 @@ def _wanted(node: Node, own: set[str]) -> list[set[str]]:
         ):
             every = [{f.id for f in i.fields} for i in node.inputs]
             return [(own | read) & known for known in every]
-    raise InternalError(f"nobody said of a {type(node).__name__} which columns it reads")
+    raise InternalError(f"it is not defined which columns a {type(node).__name__} reads")

@@ -121,7 +121,7 @@ def source_problems(
         else:
             yield Diagnostic(
                 "STA011",
-                f"the table `{name}` is other data than before",
+                f"the table `{name}` has other data than before",
                 notes=(
                     *_identity_changes(state.identity, new[name].identity),
                     "a source offset in the one means nothing in the other",
@@ -163,7 +163,7 @@ def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec])
         if old is not None and old.options != spec.options:
             yield Diagnostic(
                 "STA011",
-                f"the table `{spec.name}` may be other data than before",
+                f"the table `{spec.name}` may have other data than before",
                 notes=(
                     *_changes(old.options, spec.options),
                     "which of its options decide that is not known, so they must stay",

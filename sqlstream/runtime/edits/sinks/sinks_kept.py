@@ -122,7 +122,7 @@ def _table(
         return _refused(
             edit,
             "STA015",
-            f"the table `{spec.name}` has another schema than before",
+            f"the schema of the table `{spec.name}` changed",
             at,
             (*declared, *wrong),
             f"give the column another name, or {_way(spec, now)}",
@@ -243,7 +243,7 @@ def _files(
         return _refused(
             edit,
             "STA015",
-            f"the table `{spec.name}` has another schema than before",
+            f"the schema of the table `{spec.name}` changed",
             at,
             (*declared, "what it has was written as it was declared before"),
             _way(spec, now),
@@ -391,7 +391,7 @@ def _unknown(
     if replace(old, name=new.name) != new or not at_home:
         yield Diagnostic(
             "STA015",
-            f"the table `{new.name}` has another schema than before",
+            f"the schema of the table `{new.name}` changed",
             at.table,
             ("the state directory does not record enough about it to decide whether it can go on",),
             f"{START_OVER}; {NOTHING_CHANGED}",
