@@ -10,7 +10,7 @@ from tests.planner.bind.bound import DECLARED
 
 #: A query, with the place of its message between ⟦ and ⟧, the code, and what the message says.
 REFUSED = [
-    ("SELECT t.k FROM t ASOF JOIN ⟦u ON t.k = u.k⟧", "SQL081", "one comparison of a value of one side"),
+    ("SELECT t.k FROM t ASOF JOIN ⟦u ON t.k = u.k⟧", "SQL081", "takes exactly one comparison by order"),
     ("SELECT t.k FROM t JOIN ⟦u⟧", "SQL035", "JOIN without a condition"),
     ("SELECT t.k FROM t NATURAL JOIN ⟦q⟧", "SQL035", "NATURAL JOIN of two tables without a column"),
     ("SELECT t.k FROM t JOIN ⟦t⟧ ON TRUE", "SQL018", "two items of FROM are called `t`"),

@@ -852,7 +852,7 @@ def test_a_state_that_does_not_say_what_its_sinks_hold(job: Job) -> None:
     forgotten(job)
     [reported] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
     assert reported.code == "STA014"
-    assert "did not keep" in reported.notes[0]
+    assert "did not record" in reported.notes[0]
     [reported] = job.refused(text.replace("n BIGINT", "n INT"))
     assert reported.code == "STA015"
     assert job.run(text) == "nothing new"
