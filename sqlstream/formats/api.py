@@ -58,7 +58,7 @@ class RecordReader(Protocol):
         """The rows of all records (large_binary; NULL is a message without content), in order.
 
         The table has the format's columns and those of its metadata, KIND_COLUMN behind them if the format is a changelog,
-        and RECORD_COLUMN. A NULL gives no row. Raises DataError if any record can't be read; which one is not said.
+        and RECORD_COLUMN. A NULL gives no row. Raises DataError if any record can't be read; not which one.
         """
         ...
 

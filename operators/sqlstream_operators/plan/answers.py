@@ -37,7 +37,7 @@ def missing_answers(
     for source in _answers(plan, sink):
         if isinstance(source, str):
             of_epoch = source == EPOCH_RELATION
-            missing["what the epochs' clocks said" if of_epoch else f"rows of the table `{source}`"] = None
+            missing["the epochs' clock times" if of_epoch else f"rows of the table `{source}`"] = None
             continue
         state_id = source.state.state_id
         forgot = source.ttl_us is not None if forgetful is None else state_id in forgetful

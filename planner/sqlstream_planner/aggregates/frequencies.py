@@ -46,7 +46,7 @@ HISTOGRAM_EXACT = AggregateFunction(
 def check_count(arguments: Sequence[exp.Expr]) -> WrongConstant | None:
     """The last argument is how many values are wanted, as a number."""
     if not arguments:
-        return None  # that there is none is said with the types
+        return None  # that there is none is reported with the types
     count = arguments[-1].unnest()
     if isinstance(count, exp.Literal) and count.is_int and 0 < int(count.name) < 1_000_000:
         return None

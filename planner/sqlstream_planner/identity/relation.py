@@ -187,7 +187,7 @@ class _RowForms(Analysis[Rows]):
                 return self(node.input)
             case LateralJoin():
                 return Rows(form("lateral", node.kind.value, self(node.input).form, self(node.query).form))
-        raise InternalError(f"the rows of a {type(node).__name__} are asked of what it was made of")
+        raise InternalError(f"a {type(node).__name__} has no rows of its own")
 
 
 class _ColumnForms(Analysis[Columns]):

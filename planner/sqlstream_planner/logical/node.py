@@ -30,7 +30,7 @@ class Node:
     __slots__ = ()
 
     #: Whether it makes rows or values of its own, which identities count (the nesting depth); of an operator its stand-in
-    #: says it. None: nobody said.
+    #: says it. None: not defined.
     makes_own: ClassVar[bool | None] = None
 
     if TYPE_CHECKING:

@@ -185,7 +185,7 @@ def exact_type(node: exp.Expr) -> str:
 
 
 def seconds_digits(node: exp.DataType) -> int | None:
-    """How many digits of a second a type of times is written with, None if that is not said."""
+    """How many digits of a second a type of times is written with, None if it is left out."""
     if node.this in _ROUNDED:
         return _ROUNDED[node.this]
     return int(node.expressions[0].name) if node.expressions else None

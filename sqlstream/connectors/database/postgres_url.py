@@ -68,7 +68,7 @@ def _wrong(rest: str) -> Iterator[str]:
     user = before.group() if before is not None else ""
     address, _, query = rest[len(user) :].partition("?")
     hosts, _, database = address.partition("/")
-    if "@" in hosts:  # libpq would take what stands before it for the host, and tell it
+    if "@" in hosts:  # libpq would take what stands before it for the host, and show it
         yield _WITH_PARAMETERS
         return
     ports: list[str] = []

@@ -53,7 +53,7 @@ class SourceFiles:
 
     A watched source takes a file once it has not changed for `settle_us`; one that was renamed since it was written last
     is complete. Unless the table says how long, a new file that is whole by its format need not be still for so long:
-    where it was renamed within one tick of the clock that stamps files, nothing else shows it. `clock` and `wall_clock` tell
+    where it was renamed within one tick of the clock that stamps files, nothing else shows it. `clock` and `wall_clock` give
     seconds, the second one since 1970; `tell` takes warnings.
     """
 

@@ -47,8 +47,8 @@ class Cluster:
 
         def ask(admin: Any) -> dict[str, str]:
             found: dict[str, str] = {}
-            asked = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=self._ask_s)
-            for name, future in asked.items():
+            futures = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=self._ask_s)
+            for name, future in futures.items():
                 try:
                     found[name] = str(future.result().topic_id or "")
                 except kafka.KafkaException as error:
@@ -113,10 +113,10 @@ class Cluster:
         wanted = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
 
         def ask(admin: Any) -> None:
-            asked = admin.alter_consumer_group_offsets(
+            futures = admin.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=self._ask_s
             )
-            for future in asked.values():
+            for future in futures.values():
                 for part in future.result().topic_partitions:
                     if part.error is not None:
                         raise confluent_kafka().KafkaException(part.error)
@@ -135,12 +135,12 @@ class Cluster:
         )
 
         def ask(admin: Any) -> dict[Part, int]:
-            asked = admin.list_offsets(
+            futures = admin.list_offsets(
                 {TopicPartition(*part): spec for part, spec in wanted.items()},
                 isolation_level=level,
                 request_timeout=self._ask_s,
             )
-            return {(p.topic, p.partition): int(future.result().offset) for p, future in asked.items()}
+            return {(p.topic, p.partition): int(future.result().offset) for p, future in futures.items()}
 
         return self._call(ask) if wanted else {}
 

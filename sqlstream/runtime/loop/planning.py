@@ -45,7 +45,7 @@ class Ready:
 
 
 class EpochPlanner:
-    """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long.
+    """Plans the epochs of one run, each behind where `state` is; `clock` decides when a source was idle for long.
 
     `window_ends` are those of all operators that a watermark moves, `dimensions` the tables that are looked up, of which
     `store` has copies. `tell` takes warnings.

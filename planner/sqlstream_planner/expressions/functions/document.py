@@ -88,7 +88,7 @@ _REFUSED = """
 ## Refused for other reasons
 
 Every other scalar function of the installed DuckDB can be called, with every signature that it has: DuckDB is
-asked for the type of each call. What is of another type, such as UHUGEINT or GEOMETRY, can stand inside an
+queried for the type of each call. What is of another type, such as UHUGEINT or GEOMETRY, can stand inside an
 expression, but no column can hold it.
 
 | why | names |

@@ -84,7 +84,7 @@ REFUSED = (
     ),
 )
 
-#: Their names begin as those of functions that tell of the database.
+#: Their names begin as those of functions that depend on the database.
 _LIKE_TYPEOF = frozenset({"pg_typeof", "pg_size_pretty"})
 #: They answer out of the clock with one argument, and out of their arguments with two.
 _ASK_THE_CLOCK = frozenset({"age"})

@@ -80,7 +80,7 @@ def order_joins(roots: tuple[Sink, ...], _: Facts) -> tuple[Sink, ...]:
 
 
 def _is_free(node: Node) -> bool:
-    """Whether a join can be made in another order: what bounds one in time is said of its own two sides."""
+    """Whether a join can be made in another order: what bounds one in time concerns its own two sides."""
     return isinstance(node, Join) and node.kind in (JoinKind.INNER, JoinKind.CROSS) and node.bound is None
 
 
@@ -100,7 +100,7 @@ class _Joined:
     connected: bool = True
     ttl_us: int | None = None
     classes: list[dict[int, str]] = field(default_factory=list)
-    #: The conditions that are not said by `classes`.
+    #: The conditions that `classes` do not have.
     others: list[exp.Expr] = field(default_factory=list)
 
     def take(self, node: Join, original: Node, inside: Set[int]) -> Tree:

@@ -48,7 +48,7 @@ def _bounded(node: Filter, streaming: Streaming) -> Node | None:
         return None
     assert isinstance(below.meaning, OverWindow)
     if below.closing is not None and below.meaning.waits_for_time:
-        # Nobody had said so when it was settled what is given early: it waits for the watermark.
+        # That was not known when it was settled what is emitted early: it waits for the watermark.
         return None
     name = below.calls[0].field.id
     for step in reversed(path):

@@ -352,7 +352,7 @@ def json_object(p: TokenParser) -> exp.Expr:
 
 
 def json_arrayagg(p: TokenParser) -> exp.Expr:
-    """JSON_ARRAYAGG(x [ORDER BY y] [ABSENT ON NULL | NULL ON NULL]): without NULLs where nothing is said."""
+    """JSON_ARRAYAGG(x [ORDER BY y] [ABSENT ON NULL | NULL ON NULL]): without NULLs by default."""
     distinct = p.take("DISTINCT")
     value = p.expression_here("a value")
     argument: exp.Expr = exp.Distinct(expressions=[value]) if distinct else value
@@ -365,7 +365,7 @@ def json_arrayagg(p: TokenParser) -> exp.Expr:
 
 
 def json_objectagg(p: TokenParser) -> exp.Expr:
-    """JSON_OBJECTAGG([KEY] k VALUE v [NULL ON NULL | ABSENT ON NULL]): with NULLs where nothing is said."""
+    """JSON_OBJECTAGG([KEY] k VALUE v [NULL ON NULL | ABSENT ON NULL]): with NULLs by default."""
     p.take("KEY")
     key = p.expression_here("a key")
     if not p.take("VALUE") and not p.take(":"):
