@@ -120,7 +120,7 @@ def _refuse_arguments(context: BindContext, node: exp.Expr, call: WrittenCall) -
         context.unsupported(
             node,
             f"UNNEST with {call.arguments[1].this.name}",
-            help="unnest one depth after the other: SELECT UNNEST(e) FROM (SELECT UNNEST(a) AS e FROM t)",
+            help="unnest step by step: SELECT UNNEST(e) FROM (SELECT UNNEST(a) AS e FROM t)",
         )
     context.fail(
         node,
