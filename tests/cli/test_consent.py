@@ -108,7 +108,7 @@ def test_anything_but_yes_changes_nothing(file: Path, answer: bytes) -> None:
     before = table(file)
     code, shown = on_a_terminal("run", str(file), answer=answer)
     assert code == 3, shown
-    assert "warning[DAT008]: source `t` can't be read again from its beginning" in shown
+    assert "warning[DAT008]: source `t` can't be read again: " in shown
     assert "\nmax of v will count only from now on (--accept fresh:group_aggregate_1)\nGo on? [y/N] " in shown
     assert "error[" not in shown
     assert "min of v" not in shown, "the history of `u` is there"

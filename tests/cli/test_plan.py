@@ -301,7 +301,7 @@ def test_history_that_is_gone_asks_for_consent(file: Path, printed: Printed) -> 
         "--accept fresh:group_aggregate_1\n" in shown
     )
     assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
-    assert "warning[DAT008]: source `t` can't be read again from its beginning" in printed.err
+    assert "warning[DAT008]: source `t` can't be read again: " in printed.err
     assert "0.json is gone" in printed.err
     data = json.loads(printed(file, "--json", code=3))
     assert [consent["accept"] for consent in data["consents"]] == ["fresh:group_aggregate_1"]

@@ -77,7 +77,7 @@ def test_the_budget_is_of_the_state_directory_and_raising_it_goes_on(tmp_path: P
 def test_nothing_but_malformed_rows(tmp_path: Path) -> None:
     world = World(tmp_path, settings="SET 'execution.max-dead-letter-share' = '0.99';")
     lines(world, "x.json", [], 5)
-    assert "5 for the last 5 rows" in world.fails().message
+    assert "5 in the last 5 rows" in world.fails().notes[0]
 
 
 def test_an_epoch_without_dead_letters_is_never_too_much(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ REFUSED = [
         "SQL060",
         "ends before",
     ),
-    ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦'a'⟧ PRECEDING) AS n FROM t", "SQL060", "and this is VARCHAR"),
+    ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦'a'⟧ PRECEDING) AS n FROM t", "SQL060", "not VARCHAR"),
     ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦-1⟧ PRECEDING) AS n FROM t", "SQL060", "is not negative"),
     ("SELECT SUM(v) OVER (ORDER BY s RANGE ⟦1⟧ PRECEDING) AS n FROM t", "TYP002", "no `-` takes (VARCHAR"),
     (
