@@ -1,4 +1,4 @@
-"""What a split has, of which the driver is told: its rows, and how far they are in event time."""
+"""The figures of a split for the driver: its rows, and how far they are in event time."""
 
 from __future__ import annotations
 
