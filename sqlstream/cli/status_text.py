@@ -28,7 +28,7 @@ def status_lines(found: Sequence[Overview]) -> Iterator[str]:
         )
         yield "  ".join(cells).rstrip()
     for one in found:
-        yield from _said(one)
+        yield from _described(one)
 
 
 def _cells(one: Overview) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def _watermark(one: Overview) -> str:
     return instant(min(times)) if times else "end"
 
 
-def _said(one: Overview) -> Iterator[str]:
+def _described(one: Overview) -> Iterator[str]:
     if one.state == KILLED and one.run is not None:
         yield f"{one.pipeline}: {one.run} is gone without a word; the next run goes on behind its last epoch"
     if one.state == RESTARTING:

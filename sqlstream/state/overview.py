@@ -74,14 +74,14 @@ def overview(store: CheckpointStore, name: str, host: str | None = None) -> Over
 
     Nothing is written, and no run is disturbed. Raises DiagnosticError (STA001) if the last manifest is damaged.
     """
-    held, said = read_lease(store), read_status(store)
+    held, status = read_lease(store), read_status(store)
     journal = Journal(store)
     _, manifests = journal.epochs()
     last = journal.manifest(manifests[-1]) if manifests else None
-    if said is None and held is None and last is None:
+    if status is None and held is None and last is None:
         return Overview(store.uri, name, EMPTY)
-    run = held[0] if held is not None else said.run if said is not None else last.run if last else None
-    ours = said if said is not None and run is not None and said.run.run_id == run.run_id else None
+    run = held[0] if held is not None else status.run if status is not None else last.run if last else None
+    ours = status if status is not None and run is not None and status.run.run_id == run.run_id else None
     if held is not None:
         gone = is_gone(held[0], host or socket.gethostname())
         state = KILLED if gone else STARTING if ours is None else ours.state
