@@ -86,9 +86,13 @@ class ShardStore(StateTables):
         self._slot = local_dir / slot
         former = () if self._rescaling else self._version.writers
         opened = None if kept is None else kept.take(self._slot, checkpoint)
-        if kept is not None and opened is None and not self._slot.exists():
-            if any(other != slot and (local_dir / other).exists() for other in former):
-                kept.close()  # the former slots may be among them
+        copied = (
+            opened is None
+            and not self._slot.exists()
+            and any((local_dir / other).exists() for other in former)
+        )
+        if kept is not None and copied:
+            kept.close()  # the former slots may be among them
         self._cache = Cache.open(
             local_dir,
             slot,
