@@ -39,7 +39,13 @@ def started(folder: Path, *command: str, **environment: str) -> subprocess.Popen
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_as_of_a_terminal,
     )
+
+
+def _as_of_a_terminal() -> None:
+    """Hear SIGHUP, though the tests may run below `nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def tree(root: int) -> list[int]:

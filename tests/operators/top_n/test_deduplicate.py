@@ -178,7 +178,7 @@ def test_rows_without_other_columns_come_once() -> None:
 
 
 def test_changes_and_state_of_another_shape_are_refused() -> None:
-    with pytest.raises(InternalError, match="appended rows"):
+    with pytest.raises(InternalError, match="append-only"):
         shards_of(LAST, 1).run(changes_of([((1, 1, "a", None), 1)], weighted=True))
     spec = DeduplicateSpec(state_of(COLUMNS, ("row",)), COLUMNS, ("p",), (), COLUMNS)
     with pytest.raises(InternalError, match="has not the columns"):

@@ -225,7 +225,7 @@ def test_only_lists_that_change_are_written(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_changes_are_refused() -> None:
-    with pytest.raises(InternalError, match="appended rows"):
+    with pytest.raises(InternalError, match="append-only"):
         shards_of(GREATEST).run(changes_of([(row(1), -1)], weighted=True))
 
 

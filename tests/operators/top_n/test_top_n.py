@@ -326,7 +326,7 @@ def test_state_lies_in_the_order_of_the_query() -> None:
 
 
 def test_changes_are_refused_where_the_plan_says_appended_rows() -> None:
-    with pytest.raises(InternalError, match="appended rows"):
+    with pytest.raises(InternalError, match="append-only"):
         hand(retracting=False).run(changes_of([(row(1), -1)], weighted=True))
 
 
