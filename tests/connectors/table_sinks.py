@@ -804,7 +804,7 @@ class TableSinkContract:
     def test_a_table_of_another_shape(self, backend: Backend, columns: str, told: str) -> None:
         backend.rows(f"CREATE TABLE target ({columns})")
         with pytest.raises(
-            TargetError, match=rf"target .* has \(.*{told}.*\)\. the pipeline gives \(k .*, v "
+            TargetError, match=rf"target .* has \(.*{told}.*\)\. the pipeline writes \(k .*, v "
         ):
             self.job(backend).prepare(come((1, "a")))
 
@@ -849,7 +849,9 @@ class TableSinkContract:
     def test_a_key_that_is_not_there(self, backend: Backend, delta: Delta) -> None:
         job = self.job(backend, key=["k"])
         job.epoch(come((1, "a")))
-        with pytest.raises(DataError, match=r"the row with k = 2 goes or changes.*declare its PRIMARY KEY"):
+        with pytest.raises(
+            DataError, match=r"the row with k = 2 is deleted or updated.*declare its PRIMARY KEY"
+        ):
             job.prepare(delta)
 
     @pytest.mark.parametrize("delta", [go((1, "b")), [((1, None), -2)], [*go((1, "a")), *go((None, "q"))]])

@@ -175,7 +175,7 @@ def test_partitions(tmp_path: Path) -> None:
             sink_spec(SCHEMA, {"debezium-json.schema-include": "true"}, path="out", format="debezium-json"),
             "schema-include",
         ),
-        (keyed("changelog-json", partitioned_by=("v",)), r"PARTITIONED BY \(v\)"),
+        (keyed("changelog-json", partitioned_by=("v",)), "could move it to another folder"),
     ],
 )
 def test_what_can_t_be_written_is_refused(tmp_path: Path, spec: SinkSpec, message: str) -> None:

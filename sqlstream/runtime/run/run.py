@@ -73,7 +73,6 @@ def run(request: RunRequest) -> RunResult:
                 if own_runner is not None and store.is_local and is_local(request.master):
                     begin_private(Path(store.path("")))
                 lease.acquire(_patient(stop))
-            status.write()
             result = restarts.run(_with_diagnostics(attempts))
             status.ended(result.outcome)
             return replace(result, seconds=time.monotonic() - started)

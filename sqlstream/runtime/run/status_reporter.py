@@ -29,6 +29,8 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: Rows per second are those of the last so many seconds.
 RATE_OVER_S = 30.0
+#: The exit code of a run that needs consent.
+CONSENT = 3
 
 
 class StatusReporter:
@@ -50,6 +52,7 @@ class StatusReporter:
         self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
         self._status = RunStatus(run, pipeline, STARTING, 0)
         self._lock = threading.Lock()
+        self._has_begun = False
 
     def observing(self, request: RunRequest) -> RunRequest:
         """The request, whose observers this one comes before."""
@@ -59,10 +62,12 @@ class StatusReporter:
             request.on_epoch(report)
 
         def phase(text: str) -> None:
+            self._has_begun = True
             self._status = replace(self._status, doing=text)
             request.on_phase(text)
 
         def restart(one: Restart) -> None:
+            self._has_begun = True
             self._status = replace(
                 self._status, state=RESTARTING, restarts=one.attempt, problems=_problems(one.diagnostics)
             )
@@ -72,15 +77,22 @@ class StatusReporter:
 
     def ended(self, outcome: str) -> None:
         """The run has ended as it should."""
+        self._has_begun = True
         self._status = replace(
             self._status, state=STOPPED if outcome == "stopped" else ENDED, doing="", problems=()
         )
 
     def failed(self, error: BaseException) -> None:
-        """The run ends with an error. What one of ours says may have secrets in it, so only its kind is kept."""
+        """The run ends with an error. What one of ours says may have secrets in it, so only its kind is kept.
+
+        A run that needs consent before it begins has changed nothing, and leaves no word either.
+        """
         if isinstance(error, Interrupted):
             self.ended(STOPPED)
             return
+        if isinstance(error, DiagnosticError) and error.exit_code == CONSENT and not self._has_begun:
+            return
+        self._has_begun = True
         if isinstance(error, DiagnosticError):
             problems = _problems(error.diagnostics)
         else:
@@ -88,12 +100,15 @@ class StatusReporter:
         self._status = replace(self._status, state=FAILED, doing="", problems=problems)
 
     def write(self) -> None:
-        """Write what is known; a store that does not answer misses one."""
+        """Write what is known, if anything has happened; a store that does not answer misses one."""
+        if not self._has_begun:
+            return
         status = replace(self._status, at_us=int(self._wall_clock() * 1e6), rows_per_s=self._rate())
         with contextlib.suppress(OSError):
             write_status(self._store, status)
 
     def _epoch(self, report: EpochReport) -> None:
+        self._has_begun = True
         self._rows.update(report.rows_read)
         with self._lock:
             self._lately.append((self._clock(), sum(report.rows_read.values())))
