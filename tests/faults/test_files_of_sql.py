@@ -66,4 +66,4 @@ def test_memory_that_is_not_to_be_had(
 
     monkeypatch.setattr("sqlstream.cli.check.load_project", full)
     assert run_cli(["check", "p.sql"]) == 5
-    assert "error[ENV007]: there is not enough memory" in capsys.readouterr().err
+    assert "error[ENV007]: the process has not enough memory" in capsys.readouterr().err

@@ -29,8 +29,8 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: Rows per second are those of the last so many seconds.
 RATE_OVER_S = 30.0
-#: The exit code of a run that needs consent.
-CONSENT = 3
+#: The exit codes of a run that needs consent, and of one that does not fit the state directory.
+_REFUSED = (3, 4)
 
 
 class StatusReporter:
@@ -85,12 +85,12 @@ class StatusReporter:
     def failed(self, error: BaseException) -> None:
         """The run ends with an error. What one of ours says may have secrets in it, so only its kind is kept.
 
-        A run that needs consent before it begins has changed nothing, and leaves no word either.
+        A run that needs consent before it begins, or has another pipeline's state directory, changes nothing there.
         """
         if isinstance(error, Interrupted):
             self.ended(STOPPED)
             return
-        if isinstance(error, DiagnosticError) and error.exit_code == CONSENT and not self._has_begun:
+        if isinstance(error, DiagnosticError) and error.exit_code in _REFUSED and not self._has_begun:
             return
         self._has_begun = True
         if isinstance(error, DiagnosticError):
