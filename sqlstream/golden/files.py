@@ -27,10 +27,10 @@ def decode(text: str, schema: Schema, file: str) -> Rows:
     Raises DiagnosticError (GLD004) if the header has other columns, a line has another number of fields, or
     a quote is not closed.
     """
-    records = _records(text, file)
-    if not records:
+    found = records(text, file)
+    if not found:
         raise DiagnosticError(Diagnostic("GLD004", "the file is empty: it has no header", Span(file, 1, 1)))
-    header = [cell or "" for cell in records[0][1]]
+    header = [cell or "" for cell in found[0][1]]
     declared = [column.name for column in schema]
     if sorted(header) != sorted(declared):
         raise DiagnosticError(
@@ -43,7 +43,7 @@ def decode(text: str, schema: Schema, file: str) -> Rows:
         )
     order = [header.index(name) for name in declared]
     rows: list[Row] = []
-    for line, cells in records[1:]:
+    for line, cells in found[1:]:
         if len(cells) != len(header):
             raise DiagnosticError(
                 Diagnostic("GLD004", f"{len(cells)} fields, but {len(header)} columns", Span(file, line, 1))
@@ -63,13 +63,13 @@ def _field(text: str) -> str:
     return text
 
 
-def _records(text: str, file: str) -> list[tuple[int, Sequence[str | None]]]:
+def records(text: str, file: str) -> list[tuple[int, Sequence[str | None]]]:
     r"""Every record with the line that it starts on.
 
-    >>> _records('a,b\n,""\n"x, y",1\n', "f")
+    >>> records('a,b\n,""\n"x, y",1\n', "f")
     [(1, ['a', 'b']), (2, [None, '']), (3, ['x, y', '1'])]
     """
-    records: list[tuple[int, Sequence[str | None]]] = []
+    found: list[tuple[int, Sequence[str | None]]] = []
     line, place = 1, 0
     while place < len(text):
         start, cells = line, list[str | None]()
@@ -93,8 +93,8 @@ def _records(text: str, file: str) -> list[tuple[int, Sequence[str | None]]]:
             if mark != ",":
                 break
         line += 1
-        records.append((start, cells))
-    return records
+        found.append((start, cells))
+    return found
 
 
 def _quoted(text: str, start: int, file: str, line: int) -> tuple[str, int]:

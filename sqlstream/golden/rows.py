@@ -28,11 +28,11 @@ def is_nested(type_: SqlType) -> bool:
     return type_.kind in NESTED
 
 
-def rows_of(duck: DuckSession, query: str, schema: Schema) -> Rows:
+def rows_of(duck: DuckSession, query: str, schema: Schema, *, as_given: bool = False) -> Rows:
     """The result of a SELECT, columns by position, as sorted text cells; a value is cast to its declared type.
 
-    Numbers, times and text are as DuckDB writes them, nested values are JSON. Raises DataError when DuckDB
-    refuses.
+    With `as_given` the rows stay in the query's order. Numbers, times and text are as DuckDB writes them, nested values
+    are JSON. Raises DataError when DuckDB refuses.
     """
     given = [quote_identifier(f"c{i}") for i in range(len(schema))]
     typed = [f"CAST({g} AS {c.type}) AS {g}" for g, c in zip(given, schema, strict=True)]
@@ -46,7 +46,7 @@ def rows_of(duck: DuckSession, query: str, schema: Schema) -> Rows:
     table = duck.query(
         f"WITH result({names}) AS (\n{query}\n), typed AS (SELECT {', '.join(typed)} FROM result)\n"
         f"SELECT {', '.join(f'{t} AS t{i}' for i, t in enumerate(texts))} FROM typed "
-        f"ORDER BY {', '.join(f'{g} ASC NULLS FIRST' for g in given)}"
+        + ("" if as_given else f"ORDER BY {', '.join(f'{g} ASC NULLS FIRST' for g in given)}")
     )
     columns = [column.to_pylist() for column in table.columns]
     return Rows(schema, list(zip(*columns, strict=True)))

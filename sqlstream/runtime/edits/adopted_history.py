@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream.connectors.registry import REGISTERED
+from sqlstream.connectors.api import ConnectorContext, SinkPart, SinkWriter
 from sqlstream.runtime.edits.consent import ConsentNeededError
 from sqlstream.runtime.edits.history.backfill import Backfilled
 from sqlstream.runtime.edits.history.backfilled_rows import written as as_written
@@ -24,6 +23,8 @@ from sqlstream_planner.diagnostics import DiagnosticError
 
 #: Computes states and sinks' rows of a program over what its sources have read by a manifest; None if it was stopped.
 RunBackfill = Callable[[Program, Manifest], Backfilled | None]
+#: Makes what writes the rows of history for a sink.
+WriterOf = Callable[[SinkSpec, ConnectorContext], SinkWriter]
 
 
 class OtherRowsError(Exception):
@@ -43,6 +44,7 @@ class FromHistory:
     decided: EditPlan
     store: CheckpointStore
     base_dir: str
+    writer: WriterOf
 
     @property
     def versions(self) -> Mapping[str, tuple[ShardVersion, ...]]:
@@ -64,7 +66,7 @@ class FromHistory:
     def rows_for(self, sink: SinkSpec, epoch: int) -> tuple[SinkPart, ...]:
         """The rows that the history has for a sink, as parts that `epoch` commits."""
         context = ConnectorContext(self.store, self.base_dir)
-        writer = REGISTERED.writer(self.program.secrets.resolved(sink), context)
+        writer = self.writer(self.program.secrets.resolved(sink), context)
         return as_written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
 
 
@@ -75,6 +77,7 @@ def read_history(
     until: Manifest,
     store: CheckpointStore,
     base_dir: str,
+    writer: WriterOf,
 ) -> FromHistory | None:
     """What the history that ends with `until` has for an edit that was `decided`; None if it was stopped.
 
@@ -87,7 +90,7 @@ def read_history(
     unlike = _read_otherwise(program, decided, until, made)
     if unlike:
         raise OtherRowsError(unlike)
-    return FromHistory(made, program, decided, store, base_dir)
+    return FromHistory(made, program, decided, store, base_dir, writer)
 
 
 def _read_otherwise(program: Program, decided: EditPlan, until: Manifest, made: Backfilled) -> frozenset[str]:

@@ -240,7 +240,9 @@ def _loop(run: Attempts, program: Program, decided: EditPlan, caches: _Caches) -
         totals=run.totals,
         check_lease=run.lease.check,
         faults=request.faults,
-        read_history=lambda until: read_history(run_backfill, program, decided, until, store, request.base),
+        read_history=lambda until: read_history(
+            run_backfill, program, decided, until, store, request.base, request.writer
+        ),
         wall_clock=request.wall_clock,
         tell=request.tell,
     )

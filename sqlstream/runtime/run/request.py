@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Dimension, Orders, Sink, Source
+from sqlstream.connectors.api import ConnectorContext, Dimension, Orders, Sink, SinkWriter, Source
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S
 from sqlstream.runtime.edits.deciding import EditedProgram
@@ -66,7 +66,8 @@ class RunRequest:
     with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan. With `drain`,
     as if the plan's options said so, all that is open closes at the end for good, and watched sources end, too. `name` is
-    what the run's status calls the pipeline.
+    what the run's status calls the pipeline. `writer` makes what writes the rows of history that an edit has for a sink, in
+    the driver.
     """
 
     plan: PhysicalPlan
@@ -86,6 +87,7 @@ class RunRequest:
     local_dir: str | Path | None = None
     runner: JobRunner | None = None
     connectors: DriverConnectors | None = None
+    writer: Callable[[SinkSpec, ConnectorContext], SinkWriter] = REGISTERED.writer
     retained_epochs: int = RETAINED
     max_epochs: int | None = None
     poll_s: float | None = None

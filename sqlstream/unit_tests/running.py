@@ -1,0 +1,88 @@
+"""Runs one test: each step is a run of the epoch loop on a state directory of its own, and is checked when it has ended."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlstream.golden.sources import CLOCK
+from sqlstream.unit_tests.checks import Expected
+from sqlstream.unit_tests.model import UnitTest, UnitTestFile
+from sqlstream.unit_tests.outcome import Failure, Outcome, Status
+from sqlstream.unit_tests.script import ReadyStep, ready_steps
+from sqlstream.unit_tests.steps import Steps
+from sqlstream.unit_tests.tables import Output
+from sqlstream.unit_tests.versions import Versions
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+#: What the clock is where a test sets none: that of golden runs.
+CLOCK_US = int(CLOCK.timestamp() * 1_000_000)
+
+
+@dataclass(slots=True)
+class FileRunner:
+    """Runs the tests of one file, whose pipelines are planned once."""
+
+    file: UnitTestFile
+    duck: DuckSession
+    versions: Versions
+
+    @classmethod
+    def of(cls, file: UnitTestFile) -> FileRunner:
+        """A runner for the tests of a file."""
+        return cls(file, DuckSession(), Versions())
+
+    def run(self, test: UnitTest) -> Outcome:
+        """Run a test. Raises nothing that the pipeline, the test or a bug of ours causes: the outcome says it."""
+        started = time.perf_counter()
+
+        def outcome(status: Status, **more: object) -> Outcome:
+            made = Outcome(test.name, test.span, status, time.perf_counter() - started)
+            return replace(made, **more)  # type: ignore[arg-type]
+
+        try:
+            texts = self.versions.texts(self.file.pipeline, test)
+            steps = ready_steps(test, texts, self.versions, self.duck, CLOCK_US)
+            failures = self._failures(steps)
+        except DiagnosticError as error:
+            return outcome(
+                Status.ERROR, diagnostics=error.diagnostics, sources=tuple(self._sources(error.diagnostics))
+            )
+        except Exception as error:
+            return outcome(Status.BUG, trace="".join(traceback.format_exception(error)))
+        return outcome(Status.FAILED if failures else Status.PASSED, failures=failures)
+
+    def _failures(self, steps: Sequence[ReadyStep]) -> tuple[Failure, ...]:
+        """Run the steps, and say what is otherwise than expected of the first that is not as it should be.
+
+        The rows of views are caught in tables, which would take part in an edit. So where there are both, the pipeline is
+        run as it is, and once more for its views.
+        """
+        edited = any(step.step.edit is not None for step in steps)
+        views = any(step.version.views for step in steps)
+        if not (edited and views):
+            return Steps(self.duck, steps).failures()
+        plain = [replace(s, version=self.versions.version(s.version.text), outputs=_sinks(s)) for s in steps]
+        found = Steps(self.duck, plain).failures()
+        return found or Steps(self.duck, steps, of_views=True).failures()
+
+    def _sources(self, diagnostics: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+        """The texts that diagnostics are about, as they were planned, where the file has another."""
+        return self.versions.edited_texts({d.span.file for d in diagnostics if d.span is not None})
+
+
+def _sinks(step: ReadyStep) -> tuple[tuple[Output, Expected], ...]:
+    """What is expected of sinks."""
+    return tuple(one for one in step.outputs if not one[0].is_view)
+
+
+def run_file(file: UnitTestFile, names: Sequence[str]) -> tuple[list[Outcome], frozenset[Path]]:
+    """Run tests of a file by their names; and which files they are about."""
+    runner = FileRunner.of(file)
+    wanted = set(names)
+    found = [runner.run(test) for test in file.tests if test.name in wanted]
+    return found, frozenset({file.path, file.pipeline, *runner.versions.files})
