@@ -40,6 +40,7 @@ COMMANDS = {
     "stop": "Ask a run to end after its epoch, from another process or machine.",
     "savepoint": "Name the state of a pipeline; list, show, export and import savepoints.",
     "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
+    "test": "Run unit tests: rows for the sources, and what sinks and views must have then.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }
 

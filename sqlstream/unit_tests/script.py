@@ -91,7 +91,7 @@ def ready_steps(
                 )
             )
     if making.mistakes:
-        raise DiagnosticError(*making.mistakes)
+        raise DiagnosticError(*dict.fromkeys(making.mistakes))
     return made
 
 

@@ -126,7 +126,7 @@ def _text(row: LocatedRow, column: Column, shape: Shape, mistakes: list[Diagnost
         if isinstance(node, Scalar):
             return node.text
         _check_fields(node, column.type, column.name, mistakes)
-        return _json(node)
+        return _json(node, column.type)
     if not isinstance(node, Scalar):
         mistakes.append(_unfit(column, node.span, "a list" if isinstance(node, Items) else "keys and values"))
         return None
@@ -172,17 +172,32 @@ def _check_fields(node: Node, type_: SqlType, what: str, mistakes: list[Diagnost
         )
 
 
-def _json(node: Node) -> str:
-    """A value as JSON text: what stands without quotes is a number, true, false or null where it can be."""
+def _json(node: Node, type_: SqlType | None) -> str:
+    """A value as JSON text: what stands without quotes is a number, true, false or null where it can be.
+
+    Fields of a row that are not written are NULL.
+    """
     if isinstance(node, Mapping):
-        return "{" + ", ".join(f"{json.dumps(k.text)}: {_json(v)}" for k, v in node) + "}"
+        pairs = [(k.text, _json(v, _inside(type_, k.text))) for k, v in node]
+        if type_ is not None and type_.fields:
+            written = {name.lower(): text for name, text in pairs}
+            pairs = [(name, written.get(name.lower(), "null")) for name, _ in type_.fields]
+        return "{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in pairs) + "}"
     if isinstance(node, Items):
-        return "[" + ", ".join(map(_json, node.items)) + "]"
+        element = None if type_ is None else type_.element
+        return "[" + ", ".join(_json(item, element) for item in node.items) + "]"
     if node.is_null:
         return "null"
     if node.plain and node.text.lower() in _BOOLEANS:
         return node.text.lower()
     return node.text if node.plain and _NUMBER.fullmatch(node.text) else json.dumps(node.text)
+
+
+def _inside(type_: SqlType | None, name: str) -> SqlType | None:
+    """The type of a field, or of the values of a map."""
+    if type_ is None:
+        return None
+    return next((inner for field, inner in type_.fields if field.lower() == name.lower()), type_.value)
 
 
 def _cast(

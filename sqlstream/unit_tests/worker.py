@@ -1,0 +1,20 @@
+"""What a process imports that runs tests: those of `run_all` are forked from one that has it."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from sqlstream.runtime.tasks.no_pandas import tell_arrow
+
+
+@functools.cache
+def ready() -> None:
+    """Make this process ready to run epochs."""
+    tell_arrow()
+    os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
+
+
+ready()
+
+import sqlstream.unit_tests.running  # noqa: E402, F401
