@@ -110,7 +110,7 @@ class _Reader:
     def node(self, node: Any) -> Node:
         span = self._span(node)
         if isinstance(node, yaml.ScalarNode):
-            return Scalar(node.value, node.style is None, span)
+            return Scalar(node.value, not node.style, span)
         if isinstance(node, yaml.SequenceNode):
             return Items(tuple(self.node(item) for item in node.value), span)
         return Mapping(tuple(self._entries(node)), span)
