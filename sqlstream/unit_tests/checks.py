@@ -18,6 +18,8 @@ from sqlstream_operators.plan.spec import Schema
 from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.diagnostics import Span, counted
 
+_DROP = "DROP"
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -99,7 +101,9 @@ def check_plan(
     step: str, expected: Sequence[tuple[Scalar, Scalar]], actual: Sequence[tuple[str, str, str]], span: Span
 ) -> Failure | None:
     """Compare what must become of operators and sinks with what does: name, verdict, and why."""
-    by_name = {name.lower(): (verdict, why) for name, verdict, why in actual}
+    # A state that is dropped may have the name of an operator of the new plan, which is meant then.
+    ranked = sorted(actual, key=lambda one: one[1] != _DROP)
+    by_name = {name.lower(): (verdict, why) for name, verdict, why in ranked}
     wrong: list[tuple[Row, Row]] = []
     for name, wanted in expected:
         verdict, why = by_name[name.text.lower()]

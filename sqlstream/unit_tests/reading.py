@@ -271,6 +271,14 @@ class _TestReader:
                 replaced.append((old, new))
         elif listed is not None:
             replaced += found.pairs("replace")
+            for old, new in replaced:
+                if new.is_null:
+                    refuse(
+                        old.span,
+                        "TST002",
+                        "nothing stands here in place of this text",
+                        help="put a text that has a comma or a colon in quotes; write '' to leave it out",
+                    )
         return Edit(
             found.mapping.span,
             found.scalar("file"),

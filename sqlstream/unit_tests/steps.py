@@ -69,10 +69,10 @@ class _Step:
     def failures(self) -> Iterator[Failure]:
         """Run it, and compare."""
         step = self._step.step
-        decided = self._decided() if step.plan and not self._test.of_views else None
+        decided = self._decided() if step.edit is not None and (step.plan or self._test.of_views) else None
         self._give()
         try:
-            self._run()
+            self._run(decided)
         except DiagnosticError as error:
             codes = [diagnostic.code for diagnostic in error.diagnostics]
             if step.error is None or self._test.of_views or step.error.text not in codes:
@@ -81,7 +81,7 @@ class _Step:
         if step.error is not None and not self._test.of_views:
             summary = f"the step ended without the error {step.error.text}"
             yield Failure(step.label, "error", summary, step.error.span)
-        if decided is not None:
+        if decided is not None and not self._test.of_views:
             known = _verdicts(decided)
             check_names(step, known)
             failure = check_plan(step.label, step.plan, known, step.plan[0][0].span)
@@ -116,7 +116,6 @@ class _Step:
         )
         plan: PhysicalPlan = replace(planned.physical, options=options)
         marks = {spec.name: mark for spec, mark in self._step.watermarks}
-        accept = ("fresh:all", "alter:all") if self._test.of_views else () if edit is None else edit.accept
         return RunRequest(
             plan,
             state_dir=self._folder / "state",
@@ -133,15 +132,19 @@ class _Step:
             wall_clock=lambda: self._step.clock_us / 1e6,
             sql=planned.masked_sql,
             nodes=planned.state_nodes,
-            accept=accept,
+            accept=() if edit is None else edit.accept,
             rewrite=() if edit is None else edit.rewrite,
             written=planned.written,
             drain=step.drain,
             place_of=planned.place_of,
         )
 
-    def _run(self) -> None:
-        run_pipeline(self._request())
+    def _run(self, decided: EditPlan | None) -> None:
+        request = self._request()
+        if decided is not None and self._test.of_views:
+            asked = (consent.accept for consent in decided.consents)
+            request = replace(request, accept=(*request.accept, *asked))
+        run_pipeline(request)
 
     def _decided(self) -> EditPlan:
         """What the edit of this step means to the state as it is."""

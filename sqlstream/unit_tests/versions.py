@@ -50,6 +50,7 @@ class Versions:
     _planned: dict[tuple[Text, tuple[str, ...], int], Version] = field(default_factory=dict)
     _projects: dict[Path, Project] = field(default_factory=dict)
     _texts: dict[Path, str] = field(default_factory=dict)
+    _last: dict[str, str] = field(default_factory=dict)
     files: set[Path] = field(default_factory=set)
 
     def texts(self, pipeline: Path, test: UnitTest) -> list[Text]:
@@ -73,11 +74,11 @@ class Versions:
         return self._planned[key]
 
     def edited_texts(self, files: Collection[str]) -> list[tuple[str, str]]:
-        """The texts of files as they were planned last, where edits made others of them."""
-        texts = {str(key[0].file): key[0].sql for key in self._planned}
-        return [(file, texts[file]) for file in files if file in texts]
+        """The texts of files as they were planned last, where edits may have made others of them."""
+        return [(file, self._last[file]) for file in files if file in self._last]
 
     def _plan(self, text: Text, views: Sequence[str], edits: int) -> Version:
+        self._last[str(text.file)] = text.sql
         plain = self.version(text) if views else None
         known = () if plain is None else [v for v in views if plain.planned.catalog.view(v) is not None]
         if plain is not None and not known:
