@@ -58,9 +58,7 @@ class MemoryConnectors:
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The driver's half of a sink."""
-        target = context.known_as or spec.name
-        self.memory.targets[spec.name] = target
-        content = self.memory.contents.setdefault(target, Content())
+        content = self.memory.target(spec, context.known_as or spec.name)
         edits = REGISTERED.descriptors[spec.connector].sink.tells_epochs
         return KeptTable(content, spec, self.duck) if edits else KeptRows(content)
 

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sqlstream.connectors.api import TargetEdit
-from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream.runtime.edits.sinks.sink_places import place_of
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
+
+#: The name of a sink, or the one by which its target knows it, and where it is, if its connector tells.
+Target = tuple[str, tuple[str, ...] | None]
 
 
 @dataclass(slots=True)
@@ -62,13 +66,13 @@ class Content:
 class Memory:
     """The tables of one test.
 
-    `dimensions` are the rows of tables that are looked up, by their names in lower case, and `contents` those of sinks by
-    the names that their targets have; `targets` has those names, by the sinks' own.
+    `dimensions` are the rows of tables that are looked up, by their names in lower case. Sinks are known by the names that
+    their targets have, and where those are.
     """
 
     dimensions: dict[str, pa.Table] = field(default_factory=dict)
-    contents: dict[str, Content] = field(default_factory=dict)
-    targets: dict[str, str] = field(default_factory=dict)
+    _contents: dict[Target, Content] = field(default_factory=dict)
+    _names: dict[Target, str] = field(default_factory=dict)
     _by_name: dict[str, Stream] = field(default_factory=dict)
     _by_identity: dict[str, Stream] = field(default_factory=dict)
 
@@ -79,6 +83,13 @@ class Memory:
         self._by_identity[spec.identity] = self._by_name[name] = found
         return found
 
-    def content(self, sink: str) -> Content:
-        """What a sink was given, by its own name."""
-        return self.contents.setdefault(self.targets.get(sink, sink), Content())
+    def target(self, spec: SinkSpec, known_as: str) -> Content:
+        """What the target has that knows the table of a sink by this name."""
+        place = place_of(spec)
+        self._names[spec.name, place] = known_as
+        return self._contents.setdefault((known_as, place), Content())
+
+    def content(self, spec: SinkSpec) -> Content:
+        """What a sink was given."""
+        place = place_of(spec)
+        return self.target(spec, self._names.get((spec.name, place), spec.name))

@@ -36,7 +36,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 _ROWS, _SHOWN = 5, 20
 _SAMPLED = "__unit_test_sample"
 #: A text that YAML takes as it is, and for nothing else.
-_PLAIN = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./ +-]*(:[0-9][A-Za-z0-9_./ +-]*)*")
+_PLAIN = re.compile(r"-?[A-Za-z0-9_./+][A-Za-z0-9_./ +-]*(:[0-9][A-Za-z0-9_./ +-]*)*")
 _NULLS = frozenset({"null", "~", ""})
 
 
@@ -49,7 +49,7 @@ class Skeleton:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class Sample:
     """Rows of a source as text cells, the kinds of changes in front where it gives changes."""
 
     name: str
@@ -82,7 +82,7 @@ def write_skeleton(pipeline: Path) -> Skeleton:
         try:
             samples.append(_sample(version, spec, shape, pipeline.parent, duck, dimension=dimension))
         except (DiagnosticError, OperatorError, OSError) as error:
-            samples.append(_Sample(spec.name, shape.columns, []))
+            samples.append(Sample(spec.name, shape.columns, []))
             warnings.append(_unread(spec, error))
     file.write_text("\n".join(_lines(pipeline, samples, ())) + "\n", encoding="utf-8")
     try:
@@ -94,7 +94,7 @@ def write_skeleton(pipeline: Path) -> Skeleton:
     return Skeleton(file, tuple(warnings))
 
 
-def _results(file: Path, versions: Versions, duck: DuckSession) -> list[_Sample]:
+def _results(file: Path, versions: Versions, duck: DuckSession) -> list[Sample]:
     """What each sink has after the rows of the one test of a file. Raises DiagnosticError."""
     tests = read_tests(file)
     (test,) = tests.tests
@@ -102,7 +102,7 @@ def _results(file: Path, versions: Versions, duck: DuckSession) -> list[_Sample]
     steps = Steps(duck, ready)
     steps.failures()
     sinks = ready[-1].version.planned.physical.sinks
-    return [_Sample(s.name, s.schema, rows(steps.memory.content(s.name), s, duck)[:_SHOWN]) for s in sinks]
+    return [Sample(s.name, s.schema, rows(steps.memory.content(s), s, duck)[:_SHOWN]) for s in sinks]
 
 
 def _read(version: Version) -> Iterator[tuple[SourceSpec, bool]]:
@@ -114,7 +114,7 @@ def _read(version: Version) -> Iterator[tuple[SourceSpec, bool]]:
 
 def _sample(
     version: Version, spec: SourceSpec, shape: Shape, folder: Path, duck: DuckSession, *, dimension: bool
-) -> _Sample:
+) -> Sample:
     """The first rows of a table, where they can be read without a server."""
     descriptor = REGISTERED.descriptors[spec.connector]
     if any(option.secret for option in descriptor.all_options):
@@ -130,13 +130,13 @@ def _sample(
             batches = REGISTERED.dimension(DimensionSpec(spec), context).rows(duck)
             first = next(iter(batches), None)
             if first is None:
-                return _Sample(spec.name, shape.columns, [])
+                return Sample(spec.name, shape.columns, [])
             duck.connection.register(_SAMPLED, first)
-            return _Sample(spec.name, shape.columns, _texts(duck, columns))
+            return Sample(spec.name, shape.columns, _texts(duck, columns))
         source = REGISTERED.source(spec, context)
         plan = source.plan(source.initial_position(), Limits(rows=_ROWS, tasks=1))
         if not plan.splits:
-            return _Sample(spec.name, shape.columns, [])
+            return Sample(spec.name, shape.columns, [])
         REGISTERED.reader(spec, context.base_dir).open_strict(duck, _SAMPLED, plan.splits[0], queries=1)
         try:
             found = _texts(duck, columns)
@@ -144,7 +144,7 @@ def _sample(
             duck.drop(_SAMPLED)
     if changes:
         found = [(row[-1], *row[:-1]) for row in found]
-    return _Sample(spec.name, shape.columns, found, changes)
+    return Sample(spec.name, shape.columns, found, changes)
 
 
 def _texts(duck: DuckSession, columns: Sequence[Column]) -> Sequence[Row]:
@@ -163,21 +163,22 @@ def _unread(spec: SourceSpec, error: Exception) -> Diagnostic:
     )
 
 
-def _lines(pipeline: Path, samples: Sequence[_Sample], results: Sequence[_Sample]) -> Iterator[str]:
+def _lines(pipeline: Path, samples: Sequence[Sample], results: Sequence[Sample]) -> Iterator[str]:
     yield f"# sqlstream test {pipeline}"
     yield "unit_tests:"
     yield "  - name: the first rows"
     yield "    given:" if samples else "    given: {}"
     for sample in samples:
-        yield from _table(sample)
+        yield from table_lines(sample)
     if results:
         yield "    # What the pipeline gives now: keep it if it is right."
     yield "    expect:" if results else "    expect: {}"
     for result in results:
-        yield from _table(result)
+        yield from table_lines(result)
 
 
-def _table(sample: _Sample) -> Iterator[str]:
+def table_lines(sample: Sample) -> Iterator[str]:
+    """A table with its rows as YAML."""
     name = _scalar(sample.name, VARCHAR)
     if not sample.rows:
         columns = ", ".join(column.name for column in sample.columns)
@@ -201,7 +202,12 @@ def _scalar(text: str | None, type_: SqlType) -> str:
     if text is None:
         return "null"
     if type_.kind in NESTED or (type_.kind is Kind.JSON and text.startswith(("{", "["))):
-        return text
+        return _escaped(text)
     if _PLAIN.fullmatch(text) and text.lower() not in _NULLS and text == text.strip():
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return _escaped(json.dumps(text, ensure_ascii=False))
+
+
+def _escaped(text: str) -> str:
+    """A text whose strings are in double quotes, with what YAML does not allow in them as it says it."""
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

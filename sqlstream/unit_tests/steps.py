@@ -165,7 +165,7 @@ class _Step:
     def _output(self, output: Output, expected: Expected) -> Failure | None:
         if self._test.of_views and not output.is_view:
             return None
-        given, duck = self._memory.content(output.spec.name), self._test.duck
+        given, duck = self._memory.content(output.spec), self._test.duck
         if expected.changes:
             found = content.changes(given, output.spec, self._epochs, duck)
             actual = [(change.kind, *change.row) for change in found]
