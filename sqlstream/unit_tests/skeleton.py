@@ -181,8 +181,8 @@ def table_lines(sample: Sample) -> Iterator[str]:
     """A table with its rows as YAML."""
     name = _scalar(sample.name, VARCHAR)
     if not sample.rows:
-        columns = ", ".join(column.name for column in sample.columns)
-        yield f"      {name}: []   # {columns}"
+        columns = ", ".join(f"{column.name}: …" for column in sample.columns)
+        yield f"      {name}: []   # {{{columns}}}"
         return
     yield f"      {name}:" if not sample.changes else f"      {name}:\n        changes:"
     for row in sample.rows:

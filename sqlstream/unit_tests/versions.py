@@ -115,7 +115,8 @@ class Versions:
             try:
                 self._texts[file] = file.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
-                raise DiagnosticError(_unreadable(file, error, None if at is None else at.span)) from None
+                span = None if at is None else at.span
+                raise DiagnosticError(_unreadable(file, error, span), exit_code=2) from None
             self.files.add(file)
         return self._texts[file]
 

@@ -47,7 +47,11 @@ def test_no_file_and_no_server_is_touched(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("PASSWORD_OF_SUMS", raising=False)
     out = tmp_path / "out"
     sql = SQL.replace('{{ var("out") }}', str(out))
-    edited = sql.replace("'path' = '", "'path' = '").replace("/small'", "/smaller'").replace("COUNT(*)", "MAX(amount)")
+    edited = (
+        sql.replace("'path' = '", "'path' = '")
+        .replace("/small'", "/smaller'")
+        .replace("COUNT(*)", "MAX(amount)")
+    )
     before = set(os.listdir())
     passes(
         tmp_path,
@@ -75,7 +79,9 @@ def test_no_file_and_no_server_is_touched(tmp_path: Path, monkeypatch: pytest.Mo
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new.sql", "p.sql", "p.test.yaml"]
 
 
-def test_variables_of_the_environment_are_those_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_environment_are_those_of_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sql = """
         CREATE TABLE t (id BIGINT) WITH ('connector' = 'datagen');
         SELECT id, '{{ env_var("REGION", "none") }}' AS region, '{{ env_var("STAGE") }}' AS stage FROM t;

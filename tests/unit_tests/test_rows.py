@@ -23,7 +23,27 @@ from sqlstream_operators.plan.types import parse_type
 from tests.examples import examples
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8) | st.sampled_from(
-    ["null", "~", "no", "1:30", "- x", "# y", " z ", "'", '"', "a: b", "{}", "[", "&a", "*a", "!t", "%", "@", "0x1f", "1e3"]
+    [
+        "null",
+        "~",
+        "no",
+        "1:30",
+        "- x",
+        "# y",
+        " z ",
+        "'",
+        '"',
+        "a: b",
+        "{}",
+        "[",
+        "&a",
+        "*a",
+        "!t",
+        "%",
+        "@",
+        "0x1f",
+        "1e3",
+    ]
 )
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "BIGINT": st.integers(-(2**63), 2**63 - 1),
@@ -34,7 +54,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "DATE": st.dates(datetime.date(1, 1, 1)),
     "TIMESTAMP": st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)),
     "BIGINT[]": st.lists(st.none() | st.integers(-(2**53), 2**53), max_size=3),
-    'STRUCT("a b" VARCHAR, n BIGINT)': st.fixed_dictionaries({"a b": st.none() | TEXT, "n": st.none() | st.integers(0, 9)}),
+    'STRUCT("a b" VARCHAR, n BIGINT)': st.fixed_dictionaries(
+        {"a b": st.none() | TEXT, "n": st.none() | st.integers(0, 9)}
+    ),
 }
 COLUMNS = tuple(Column(f"c{i}", parse_type(name)) for i, name in enumerate(VALUES))
 ROWS = st.lists(st.tuples(*(st.none() | values for values in VALUES.values())), max_size=4)
@@ -59,5 +81,3 @@ def test_rows_are_read_as_they_were_written(rows: list[tuple[Any, ...]]) -> None
         assert cells_of(typed.table, COLUMNS, duck) == cells, text
     finally:
         duck.close()
-
-

@@ -45,7 +45,10 @@ def test_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     assert files_for([])[0] == Path("pipelines/a/p.test.yaml")
     (made[0].with_name("q.sql")).write_text("")
-    for path, told in ((sql.with_name("q.sql"), "has no tests"), (tmp_path / "x.test.yaml", "does not exist")):
+    for path, told in (
+        (sql.with_name("q.sql"), "has no tests"),
+        (tmp_path / "x.test.yaml", "does not exist"),
+    ):
         with pytest.raises(DiagnosticError, match=told) as caught:
             files_for([path])
         assert (caught.value.diagnostics[0].code, caught.value.exit_code) == ("TST009", 2)

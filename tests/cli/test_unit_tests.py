@@ -1,0 +1,188 @@
+"""`sqlstream test` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from sqlstream.cli.main import run_cli
+from tests.unit_tests.support import written
+
+ROOT = Path(__file__).parents[2]
+PASSES = "- name: passes\n  given: {bids: [{id: 1}]}\n  expect: {totals: [{n: 1}]}"
+FAILS = "- name: fails\n  given: {bids: [{id: 1}]}\n  expect: {totals: [{n: 2}]}"
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    return written(tmp_path, f"{PASSES}\n{FAILS}")
+
+
+def test_a_difference_is_a_small_table(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["test", str(tests)]) == 1
+    out, err = capsys.readouterr()
+    lines = [line.partition(", ")[0] for line in out.splitlines()]
+    assert lines == [
+        f"FAIL {tests}  1 of 2 tests passed",
+        "",
+        f"  FAIL  fails  {tests}:5",
+        f"    `totals`: 1 row missing, 1 row unexpected  ({tests}:7)".partition(", ")[0],
+        "      1 missing: expected",
+        "          n",
+        "        - 2",
+        "      1 unexpected: there",
+        "          n",
+        "        + 1",
+        "",
+        "1 passed",
+    ]
+    assert err == ""
+    assert "\x1b" not in out
+
+
+def test_selected_tests_and_a_pipelines_own(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["test", str(tests.with_name("p.sql")), "-k", "passes", "-v"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"ok   {tests}  1 test, ")
+    assert "     ok    passes  " in out
+    assert out.splitlines()[-1].startswith("1 passed, ")
+    assert run_cli(["test", str(tests), "-k", "nothing"]) == 2
+    assert "error[TST009]: no test is selected" in capsys.readouterr().err
+    assert run_cli(["test", str(tests), "-k", "a and"]) == 2
+
+
+def test_json_and_junit(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junit = tests.parent / "made" / "junit.xml"
+    assert run_cli(["test", str(tests), "--json", "--junit", str(junit)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert not document["ok"]
+    (file,) = document["files"]
+    assert [t["status"] for t in file["tests"]] == ["passed", "failed"]
+    (failure,) = file["tests"][1]["failures"]
+    assert (failure["about"], failure["line"]) == ("`totals`", 7)
+    assert (failure["missing"], failure["unexpected"]) == ([{"n": "2"}], [{"n": "1"}])
+    (suite,) = ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+
+
+def test_mistakes_as_json(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests.write_text("unit_test: []")
+    assert run_cli(["test", str(tests), "--json"]) == 1
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert [d["code"] for d in file["diagnostics"]] == ["TST002", "TST002"]
+    assert run_cli(["test", str(tests.with_name("none.test.yaml")), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["diagnostics"][0]["code"] == "TST009"
+
+
+def test_options_that_exclude_each_other(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["test", "--watch", "--json", str(tests)]) == 2
+    assert run_cli(["test", "--new", "p.sql", str(tests)]) == 2
+    assert run_cli(["test", "-j", "0", str(tests)]) == 2
+
+
+def test_a_project_without_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["test"]) == 2
+
+
+def test_a_skeleton_passes_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text(
+        '{"id": 1, "v": "x, y"}\n{"id": 2, "v": null}\n{"id": 1, "v": "- z"}\n'
+    )
+    (tmp_path / "names.csv").write_text("1,one\n")
+    file = tmp_path / "p.sql"
+    file.write_text("""
+        CREATE TABLE t (id BIGINT, v STRING, at AS PROCTIME())
+        WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+        CREATE TABLE c (id BIGINT) WITH ('connector' = 'kafka', 'topic' = 'c', 'format' = 'json',
+          'properties.bootstrap.servers' = 'nowhere.invalid:9092');
+        CREATE TABLE names (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+        WITH ('connector' = 'filesystem', 'path' = 'names.csv', 'format' = 'csv', 'lookup.cache' = 'FULL',
+          'lookup.full-cache.periodic-reload.interval' = '10 min');
+        CREATE TABLE counts (id BIGINT, n BIGINT) WITH ('connector' = 'print');
+        CREATE TABLE named (id BIGINT, v STRING, name STRING) WITH ('connector' = 'print');
+        INSERT INTO counts SELECT id, COUNT(*) FROM (SELECT id FROM t UNION ALL SELECT id FROM c) GROUP BY id;
+        INSERT INTO named SELECT t.id, v, name FROM t LEFT JOIN names FOR SYSTEM_TIME AS OF t.at AS n ON n.id = t.id;
+        """)
+    assert run_cli(["test", "--new", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"wrote {tmp_path / 'p.test.yaml'}; ")
+    assert "warning[TST011]: `c`: no rows were read" in err
+    text = (tmp_path / "p.test.yaml").read_text()
+    for line in (
+        '        - {id: 1, v: "x, y"}',
+        "        - {id: 2}",
+        "      c: []   # {id: …}",
+        "        - {id: 1, name: one}",
+        "        - {id: 1, n: 2}",
+        '        - {id: 1, v: "- z", name: one}',
+    ):
+        assert line in text.splitlines(), text
+    assert run_cli(["test", str(file)]) == 0
+    assert run_cli(["test", "--new", str(file)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_skeleton_of_a_pipeline_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "p.sql"
+    file.write_text("SELECT a FROM b")
+    assert run_cli(["test", "--new", str(file)]) == 1
+    assert "SQL013" in capsys.readouterr().err
+    assert not (tmp_path / "p.test.yaml").exists()
+    assert run_cli(["test", "--new", str(tmp_path / "none.sql")]) == 2
+
+
+def test_a_watch_runs_again_what_has_changed(tests: Path) -> None:
+    other = tests.with_name("q.test.yaml")
+    other.write_text(tests.read_text().replace("unit_tests:", "pipeline: p.sql\nunit_tests:"))
+    out = tests.parent / "out"
+    with out.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sqlstream", "test", str(tests.parent), "--watch", "-j", "1"],
+            stdout=stream,
+            stderr=stream,
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators")),
+            },
+        )
+        try:
+            _until(out, "watching", 1)
+            tests.write_text(tests.read_text().replace("n: 2", "n: 1"))
+            _until(out, "watching", 2)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 1  # the other file fails as before
+        finally:
+            process.kill()
+    text = out.read_text()
+    assert text.count(f"FAIL {other}") == 1
+    assert text.count(f"FAIL {tests}") == 1
+    assert f"ok   {tests}  2 tests" in text
+    assert "Traceback" not in text
+
+
+def _until(file: Path, text: str, times: int) -> None:
+    end = time.monotonic() + 120
+    while file.read_text().count(text) < times:
+        assert time.monotonic() < end, file.read_text()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "file", sorted(str(p.relative_to(ROOT)) for p in (ROOT / "pipelines").rglob("*.test.yaml"))
+)
+def test_the_tests_beside_the_pipelines_pass(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run_cli(["test", file, "-j", "1"]) == 0, capsys.readouterr().out
