@@ -192,5 +192,5 @@ def _write_new(pipeline: Path) -> int:
 
     made = write_skeleton(pipeline)
     show(made.warnings)
-    click.echo(f"wrote {made.file}; look at what it expects, and run it: sqlstream test {made.file}")
+    click.echo(f"wrote {made.file}: look at what it expects")
     return 0

@@ -29,7 +29,7 @@ TEST_KEYS = (
     *_EXPECTED,
 )
 EDIT_KEYS = ("file", "replace", "vars", "accept", "rewrite")
-_ROWS_KEYS = ("rows", "changes", "format", "fixture", "ordered")
+ROWS_KEYS = ("rows", "changes", "format", "fixture", "ordered")
 _REF = re.compile(r"""(?:ref|source)\(\s*(?:['"][^'"]*['"]\s*,\s*)?['"]([^'"]+)['"]\s*\)""")
 
 
@@ -155,7 +155,7 @@ class _TestReader:
             return
         if isinstance(node, Items):
             for item in node.items:
-                found = fields(item, f"an item of `{key}`", (named, *_ROWS_KEYS), self._mistakes)
+                found = fields(item, f"an item of `{key}`", (named, *ROWS_KEYS), self._mistakes)
                 table = found.scalar(named)
                 if table is None and key != "expect":
                     refuse(
@@ -173,7 +173,7 @@ class _TestReader:
                 f"`{key}` must have tables and their rows",
                 help=f"write `{key}: {{table: […]}}`",
             )
-        if key == "expect" and node.entries and all(k.text in _ROWS_KEYS for k, _ in node):
+        if key == "expect" and node.entries and all(k.text in ROWS_KEYS for k, _ in node):
             yield TableRows(None, self._rows(node, "expect"))
             return
         for table, rows in node:
@@ -182,7 +182,7 @@ class _TestReader:
     def _rows(self, node: Node, what: str) -> WrittenRows:
         """Rows as a list, or with keys that say more."""
         if isinstance(node, Mapping):
-            return self._rows_of(fields(node, f"`{what}`", _ROWS_KEYS, self._mistakes), what)
+            return self._rows_of(fields(node, f"`{what}`", ROWS_KEYS, self._mistakes), what)
         listed = items(node, f"the rows of `{what}`")
         return WrittenRows(RowsFormat.DICT, listed, "", listed.span)
 

@@ -115,7 +115,7 @@ def test_a_skeleton_passes_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixtur
         """)
     assert run_cli(["test", "--new", str(file)]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"wrote {tmp_path / 'p.test.yaml'}; ")
+    assert out.startswith(f"wrote {tmp_path / 'p.test.yaml'}: ")
     assert "warning[TST011]: `c`: no rows were read" in err
     text = (tmp_path / "p.test.yaml").read_text()
     for line in (

@@ -49,7 +49,7 @@ INSERT INTO named SELECT id, UPPER(name) FROM customers;
 
 
 def tried(folder: Path, tests: str, sql: str = SQL, **files: str) -> list[Outcome]:
-    """Run tests, written below `unit_tests:`, of a pipeline; `files` are others beside them, by their names with `_` for `.`."""
+    """Run tests, written below `unit_tests:`, of a pipeline; `files` are others beside them (`a_sql` is a.sql)."""
     file = written(folder, tests, sql, **files)
     ready()
     found = read_tests(file)

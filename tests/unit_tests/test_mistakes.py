@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
-from tests.unit_tests.support import refused, written
 from sqlstream.unit_tests.reading import read_tests
 from sqlstream.unit_tests.yaml_nodes import parse_yaml
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
+from tests.unit_tests.support import refused, written
 
 #: A test, the text at which the mistake is told, and what is told of it.
 MISTAKES = {

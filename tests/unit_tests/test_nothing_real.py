@@ -1,8 +1,7 @@
-"""A test touches nothing: no file of a source or sink, no server, no password, not even where an edit writes history anew."""
+"""A test touches nothing: no file of a source or sink, no server, no password, even where an edit reads history."""
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +17,8 @@ CREATE TABLE orders (id BIGINT, amount BIGINT) WITH (
 );
 CREATE TABLE rates (id BIGINT, rate BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'postgres', 'url' = 'jdbc:postgresql://localhost/x', 'table-name' = 'rates', 'username' = 'me',
-  'password' = '{{ env_var("PASSWORD_OF_RATES") }}', 'lookup.cache' = 'FULL', 'lookup.full-cache.periodic-reload.interval' = '10 min'
+  'password' = '{{ env_var("PASSWORD_OF_RATES") }}', 'lookup.cache' = 'FULL',
+  'lookup.full-cache.periodic-reload.interval' = '10 min'
 );
 CREATE TABLE sums (id BIGINT, n BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'postgres', 'url' = 'jdbc:postgresql://localhost/x', 'table-name' = 'sums', 'username' = 'me',
@@ -52,7 +52,7 @@ def test_no_file_and_no_server_is_touched(tmp_path: Path, monkeypatch: pytest.Mo
         .replace("/small'", "/smaller'")
         .replace("COUNT(*)", "MAX(amount)")
     )
-    before = set(os.listdir())
+    before = set(Path().iterdir())
     passes(
         tmp_path,
         """
@@ -75,7 +75,7 @@ def test_no_file_and_no_server_is_touched(tmp_path: Path, monkeypatch: pytest.Mo
         new_sql=edited,
     )
     assert not out.exists()
-    assert set(os.listdir()) == before
+    assert set(Path().iterdir()) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new.sql", "p.sql", "p.test.yaml"]
 
 
