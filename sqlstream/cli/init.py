@@ -51,10 +51,36 @@ window_start,customer,orders,amount
 2024-01-01 10:02:00,cy,1,9.99
 """
 
+_TESTS = """\
+# sqlstream test pipelines/orders.sql
+unit_tests:
+  - name: orders are counted per customer and minute
+    given:
+      orders:
+        - {customer: ada, amount: 12.50, ordered_at: 2024-01-01 10:00:03}
+        - {customer: ada, amount: 1.10, ordered_at: 2024-01-01 10:00:59}
+        - {customer: ada, amount: 9.99, ordered_at: 2024-01-01 10:01:00}
+    expect:
+      orders_per_minute:
+        - {window_start: 2024-01-01 10:00:00, customer: ada, orders: 2, amount: 13.60}
+        - {window_start: 2024-01-01 10:01:00, customer: ada, orders: 1, amount: 9.99}
+
+  - name: a minute closes five seconds later, and an order of it is late then
+    steps:
+      - given: {orders: [{customer: ada, amount: 1.00, ordered_at: 2024-01-01 10:00:03}]}
+        expect: {orders_per_minute: []}
+      - given: {orders: [{customer: bob, amount: 2.00, ordered_at: 2024-01-01 10:01:05}]}
+        expect: {orders_per_minute: [{customer: ada, amount: 1.00}]}
+      - given: {orders: [{customer: cy, amount: 4.00, ordered_at: 2024-01-01 10:00:59}]}
+        late: {orders: [{customer: cy}]}
+        expect: {orders_per_minute: [{customer: ada, amount: 1.00}]}
+"""
+
 _README = """\
 # {name}
 
     sqlstream check pipelines/orders.sql
+    sqlstream test pipelines/orders.sql
     sqlstream run --drain pipelines/orders.sql
     sqlstream golden check pipelines/orders.sql
 """
@@ -63,7 +89,7 @@ _README = """\
 @click.command(epilog="Example: sqlstream init shop")
 @click.argument("name", type=click.Path(file_okay=False, path_type=Path))
 def command(name: Path) -> None:
-    """Make a small project that runs: a pipeline, its data and its golden.
+    """Make a small project that runs: a pipeline, its data, its unit tests and its golden.
 
     NAME is the folder to make; it must not exist or be empty.
     """
@@ -71,6 +97,7 @@ def command(name: Path) -> None:
         raise click.UsageError(f"{name} exists and is not empty")
     files = {
         "pipelines/orders.sql": _PIPELINE,
+        "pipelines/orders.test.yaml": _TESTS,
         "data/orders/2024-01-01.csv": _DATA,
         "golden/orders/orders_per_minute.csv": _GOLDEN,
         "README.md": _README.format(name=name.name),

@@ -79,7 +79,8 @@ def _relative(path: Path) -> Path:
 
 def none_found(files: Iterable[Path]) -> Diagnostic:
     """What is said if there is nothing to run."""
-    looked = ", ".join(map(str, files))
+    paths = list(map(str, files))
+    looked = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more files" if len(paths) > 3 else "")
     return Diagnostic(
         "TST009",
         f"no test is selected in {looked}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.unit_tests.outcome import FileOutcome, Outcome
 from sqlstream.unit_tests.reading import read_tests
 from sqlstream.unit_tests.selection import Matches
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: How many tests of a file run in one go: they share what is planned.
 _CHUNK = 25
@@ -50,7 +52,10 @@ def selected(files: Sequence[Path], matches: Matches | None) -> list[Selected]:
 
 
 def run_all(wanted: Sequence[Selected], processes: int) -> Iterator[FileOutcome]:
-    """Run tests, in up to so many processes; a file's outcome comes when it and those before it are done."""
+    """Run tests, in up to so many processes; a file's outcome comes when it and those before it are done.
+
+    Raises DiagnosticError (ENV007) if a process is ended from outside.
+    """
     tests = sum(len(one.names) for one in wanted)
     chunks = sum(len(one.chunks) for one in wanted)
     processes = min(processes, chunks, -(-tests // _WORTH))
@@ -60,14 +65,22 @@ def run_all(wanted: Sequence[Selected], processes: int) -> Iterator[FileOutcome]
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sqlstream.unit_tests.worker"])
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_at_interrupts)
+    try:
         jobs = [(one, [pool.submit(run_chunk, one.path, names) for names in one.chunks]) for one in wanted]
-        try:
-            for one, parts in jobs:
-                yield one.unreadable or _joined(one.path, [part.result() for part in parts])
-        except BaseException:
-            _cancel([part for _, parts in jobs for part in parts])
-            raise
+        for one, parts in jobs:
+            yield one.unreadable or _joined(one.path, [part.result() for part in parts])
+    except BrokenProcessPool:
+        raise DiagnosticError(
+            Diagnostic(
+                "ENV007",
+                "a process that runs tests was ended from outside",
+                notes=("the system ends processes where memory is short",),
+                help="run with fewer processes: -j 1",
+            )
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def run_chunk(path: Path, names: Sequence[str]) -> FileOutcome:
@@ -90,6 +103,6 @@ def _joined(path: Path, parts: Sequence[FileOutcome]) -> FileOutcome:
     return FileOutcome(path, tuple(outcomes), tuple(diagnostics), watched)
 
 
-def _cancel(futures: Sequence[Future[FileOutcome]]) -> None:
-    for future in futures:
-        future.cancel()
+def _end_at_interrupts() -> None:
+    """Let Ctrl-C, which every process of a terminal is sent, end this one without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -74,25 +74,29 @@ def ready_steps(
     """
     making = _Making(test, duck)
     names = viewed([one for step in test.steps for one in step.expect], test)
-    made = []
+    made: list[ReadyStep] = []
     edits = 0
     for number, (step, text) in enumerate(zip(test.steps, texts, strict=True), 1):
         edits += step.edit is not None
         version = versions.version(text, names, edits)
-        clock_us = _clock(step.clock, clock_us, making)
+        clock_us = _clock(step.clock, clock_us, making, is_first=not made)
         made.append(_ready(step, version, clock_us, making))
-        if step.error is not None and number < len(texts):
-            making.mistakes.append(
-                Diagnostic(
-                    "TST002",
-                    "nothing runs after a step that ends with an error",
-                    step.error.span,
-                    help="write the steps after it as another test",
-                )
-            )
+        if step.error is not None:
+            _check_end(step, step.error, making, is_last=number == len(texts))
     if making.mistakes:
         raise DiagnosticError(*dict.fromkeys(making.mistakes))
     return made
+
+
+def _check_end(step: Step, error: Scalar, making: _Making, *, is_last: bool) -> None:
+    """Nothing can be expected of a step that ends with an error, or behind it."""
+    if not is_last:
+        told = "nothing runs after a step that ends with an error", "write the steps after it as another test"
+    elif step.expect or step.late or step.dead_letters is not None:
+        told = "a step that ends with an error gives no rows", "write `expect` in a step before it"
+    else:
+        return
+    making.mistakes.append(Diagnostic("TST002", told[0], error.span, help=told[1]))
 
 
 def _ready(step: Step, version: Version, clock_us: int, making: _Making) -> ReadyStep:
@@ -189,7 +193,7 @@ def _timed(name: Scalar, version: Version) -> SourceSpec:
     return found.spec
 
 
-def _clock(written: Scalar | None, before: int, making: _Making) -> int:
+def _clock(written: Scalar | None, before: int, making: _Making, *, is_first: bool) -> int:
     """The clock of a step: the one that it sets, or that of the step before."""
     if written is None:
         return before
@@ -198,6 +202,15 @@ def _clock(written: Scalar | None, before: int, making: _Making) -> int:
     except DiagnosticError as error:
         making.mistakes += error.diagnostics
         return before
+    if now < before and not is_first:
+        making.mistakes.append(
+            Diagnostic(
+                "TST005",
+                "the clock goes back",
+                written.span,
+                help="write the time of the step before, or later",
+            )
+        )
     return now
 
 

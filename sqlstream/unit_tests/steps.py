@@ -69,9 +69,13 @@ class _Step:
     def failures(self) -> Iterator[Failure]:
         """Run it, and compare."""
         step = self._step.step
-        decided = self._decided() if step.edit is not None and (step.plan or self._test.of_views) else None
-        self._give()
         try:
+            decided = (
+                self._decided() if step.edit is not None and (step.plan or self._test.of_views) else None
+            )
+            if decided is not None and not self._test.of_views:
+                yield from self._plan(decided)
+            self._give()
             self._run(decided)
         except DiagnosticError as error:
             codes = [diagnostic.code for diagnostic in error.diagnostics]
@@ -81,12 +85,6 @@ class _Step:
         if step.error is not None and not self._test.of_views:
             summary = f"the step ended without the error {step.error.text}"
             yield Failure(step.label, "error", summary, step.error.span)
-        if decided is not None and not self._test.of_views:
-            known = _verdicts(decided)
-            check_names(step, known)
-            failure = check_plan(step.label, step.plan, known, step.plan[0][0].span)
-            if failure is not None:
-                yield failure
         for output, expected in self._step.outputs:
             failure = self._output(output, expected)
             if failure is not None:
@@ -161,6 +159,14 @@ class _Step:
             rewrite=request.rewrite,
             source_of=lambda spec, folder: request.source_of(spec, store, folder),
         )
+
+    def _plan(self, decided: EditPlan) -> Iterator[Failure]:
+        """Compare what becomes of operators and sinks."""
+        step, known = self._step.step, _verdicts(decided)
+        check_names(step, known)
+        failure = check_plan(step.label, step.plan, known, step.plan[0][0].span)
+        if failure is not None:
+            yield failure
 
     def _output(self, output: Output, expected: Expected) -> Failure | None:
         if self._test.of_views and not output.is_view:

@@ -135,6 +135,16 @@ MISTAKES = {
         "DAT001",
         "TST002 nothing runs after a step",
     ),
+    "rows of an error": (
+        "error: DAT001\n  expect: {totals: []}",
+        "DAT001",
+        "TST002 a step that ends with an error gives no",
+    ),
+    "a clock that goes back": (
+        "steps: [{clock: 2024-01-02}, {clock: 2024-01-01}]",
+        "2024-01-01",
+        "TST005 the clock goes",
+    ),
     "a key twice": ("given: {}\n  given: {}", "given: {}\n", "TST002 the key `given` stands twice"),
 }
 

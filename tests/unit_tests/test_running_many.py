@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -156,10 +156,15 @@ def test_a_watch_waits_until_a_file_is_another_one(tmp_path: Path) -> None:
     one, other, new = (tmp_path / name for name in ("one", "other", "new"))
     one.write_text("1")
     other.write_text("1")
-    acts = iter([lambda: None, lambda: other.write_text("22"), lambda: new.write_text("1"), other.unlink])
+    acts: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: other.write_text("22"),
+        lambda: new.write_text("1"),
+        other.unlink,
+    ]
 
     def sleep(seconds: float) -> None:
-        next(acts)()
+        acts.pop(0)()
 
     def files() -> list[Path]:
         return [p for p in (one, other, new) if p.exists()]
