@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sqlstream.unit_tests.selection import Matches
 
 _BUG = 70
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 @click.command(epilog="Example: sqlstream test pipelines/orders.sql -k late")
@@ -108,7 +110,11 @@ class _Run:
 
     def once(self) -> int:
         """Run all. Raises DiagnosticError (TST009, exit code 2) if there are none."""
-        found, seconds = self._run(self._known())
+        try:
+            found, seconds = self._run(self._known())
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            return _INTERRUPTED
         if not found:
             from sqlstream.unit_tests.discovery import none_found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -64,8 +63,8 @@ def run_all(wanted: Sequence[Selected], processes: int) -> Iterator[FileOutcome]
             yield one.unreadable or _joined(one.path, [run_chunk(one.path, one.names)])
         return
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sqlstream.unit_tests.worker"])
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_at_interrupts)
+    context.set_forkserver_preload(["sqlstream.unit_tests.forked"])
+    pool = ProcessPoolExecutor(processes, mp_context=context)
     try:
         jobs = [(one, [pool.submit(run_chunk, one.path, names) for names in one.chunks]) for one in wanted]
         for one, parts in jobs:
@@ -101,8 +100,3 @@ def _joined(path: Path, parts: Sequence[FileOutcome]) -> FileOutcome:
     diagnostics = dict.fromkeys(d for part in parts for d in part.diagnostics)
     watched = frozenset().union(*(part.watched for part in parts))
     return FileOutcome(path, tuple(outcomes), tuple(diagnostics), watched)
-
-
-def _end_at_interrupts() -> None:
-    """Let Ctrl-C, which every process of a terminal is sent, end this one without a word."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

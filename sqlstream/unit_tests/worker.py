@@ -1,4 +1,4 @@
-"""What a process imports that runs tests: those of `run_all` are forked from one that has it."""
+"""What a process imports, and sets, that runs tests."""
 
 from __future__ import annotations
 

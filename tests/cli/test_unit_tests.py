@@ -186,3 +186,28 @@ def test_the_tests_beside_the_pipelines_pass(
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert run_cli(["test", file, "-j", "1"]) == 0, capsys.readouterr().out
+
+
+def test_ctrl_c_ends_all_processes_without_a_traceback(tests: Path) -> None:
+    many = "\n".join(PASSES.replace("passes", f"test {n}") for n in range(8))
+    written(tests.parent, many)
+    tests.with_name("q.test.yaml").write_text(
+        tests.read_text().replace("unit_tests:", "pipeline: p.sql\nunit_tests:")
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sqlstream", "test", str(tests.parent), "-j", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators")),
+        },
+        start_new_session=True,
+    )
+    time.sleep(3)  # processes are being started, or run
+    os.killpg(process.pid, signal.SIGINT)
+    out = process.communicate(timeout=60)[0]
+    assert (process.returncode, out.splitlines()[-1]) == (130, "interrupted"), out
+    assert "Traceback" not in out
