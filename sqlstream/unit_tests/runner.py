@@ -10,21 +10,23 @@ from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, SourceOutcome
 from sqlstream.runtime.tasks.local_runner import run_here
 from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream_operators.codec.exchange import Message, producer
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_operators.task.watermark_messages import WATERMARK_EDGE
 
 
 class MovingRunner:
     """Runs every epoch with one shard; sources that it reads are read up to the `marks` (µs), or further.
 
-    To the tasks it is as if a row behind the others had that watermark.
+    To the tasks it is as if a row behind the others had that watermark. `kept` has the caches of state that are open.
     """
 
     parallelism = 1
     known_parallelism = 1
 
-    def __init__(self, connectors: Connectors, marks: Mapping[str, int]) -> None:
+    def __init__(self, connectors: Connectors, marks: Mapping[str, int], kept: OpenCaches) -> None:
         self._connectors = connectors
         self._marks = marks
+        self._kept = kept
 
     def make_ready(self, job: EpochJob | None = None) -> bool:
         """It runs."""
@@ -41,12 +43,12 @@ class MovingRunner:
             told.clear()  # each level tells the next one
             return found
 
-        made = run_here(job, self._connectors, moved)
+        made = run_here(job, self._connectors, moved, self._kept)
         sources = {name: _moved(source, marks.get(name)) for name, source in made.sources.items()}
         return replace(made, sources=sources)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """The caches stay open for the next step."""
 
 
 def _message(job: EpochJob, marks: Mapping[str, int]) -> Message:

@@ -29,6 +29,7 @@ from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import PhysicalPlan, Schema
 from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_planner.diagnostics import DiagnosticError, counted
 
 
@@ -40,6 +41,7 @@ class Steps:
     steps: Sequence[ReadyStep]
     of_views: bool = False
     memory: Memory = field(default_factory=Memory)
+    caches: OpenCaches = field(default_factory=OpenCaches)
 
     def failures(self) -> tuple[Failure, ...]:
         """What is otherwise than expected in the first step that is not as it should be.
@@ -47,10 +49,13 @@ class Steps:
         Raises DiagnosticError with which a step ends that should not.
         """
         with RunFolder("unit-test-") as folder:
-            for step in self.steps:
-                found = tuple(_Step(self, step, folder.path).failures())
-                if found:
-                    return found
+            try:
+                for step in self.steps:
+                    found = tuple(_Step(self, step, folder.path).failures())
+                    if found:
+                        return found
+            finally:
+                self.caches.close()
         return ()
 
 
@@ -123,7 +128,7 @@ class _Step:
             on_epoch=lambda report: self._epochs.append(report.epoch),
             base_dir=self._folder,
             local_dir=self._folder / "cache",
-            runner=MovingRunner(self._connectors.of_tasks, marks),
+            runner=MovingRunner(self._connectors.of_tasks, marks, self._test.caches),
             connectors=self._connectors,
             writer=self._connectors.writer,
             sync=False,
