@@ -9,4 +9,4 @@ import sys
 if sys.argv[:1] == ["-c"]:  # so `multiprocessing` starts it; elsewhere signals are others' business
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import sqlstream.unit_tests.worker  # noqa: E402, F401
+import sqlstream.unit_tests.worker  # noqa: F401

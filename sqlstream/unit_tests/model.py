@@ -98,3 +98,11 @@ class UnitTestFile:
     path: Path
     pipeline: Path
     tests: tuple[UnitTest, ...]
+
+    @property
+    def fixtures(self) -> frozenset[Path]:
+        """The files that rows are read from."""
+        steps = [step for test in self.tests for step in test.steps]
+        tables = [one.rows for step in steps for one in (*step.given, *step.expect, *step.late)]
+        letters = [step.dead_letters for step in steps if step.dead_letters is not None]
+        return frozenset(Path(rows.fixture) for rows in (*tables, *letters) if rows.fixture)

@@ -37,24 +37,28 @@ class FileRunner:
         return cls(file, DuckSession(), Versions())
 
     def run(self, test: UnitTest) -> Outcome:
-        """Run a test. Raises nothing that the pipeline, the test or a bug of ours causes: the outcome says it."""
+        """Run a test. Nothing that the pipeline, the test or a bug of ours causes is raised: the outcome says it.
+
+        Raises OSError and MemoryError, by which the machine refuses.
+        """
         started = time.perf_counter()
+        made = self._outcome(test, Outcome(test.name, test.span, Status.PASSED, 0.0))
+        return replace(made, seconds=time.perf_counter() - started)
 
-        def outcome(status: Status, **more: object) -> Outcome:
-            made = Outcome(test.name, test.span, status, time.perf_counter() - started)
-            return replace(made, **more)  # type: ignore[arg-type]
-
+    def _outcome(self, test: UnitTest, passed: Outcome) -> Outcome:
         try:
             texts = self.versions.texts(self.file.pipeline, test)
             steps = ready_steps(test, texts, self.versions, self.duck, CLOCK_US)
             failures = self._failures(steps)
         except DiagnosticError as error:
-            return outcome(
-                Status.ERROR, diagnostics=error.diagnostics, sources=tuple(self._sources(error.diagnostics))
-            )
+            sources = self._sources(error.diagnostics)
+            self.versions.files |= {Path(d.span.file) for d in error.diagnostics if d.span is not None}
+            return replace(passed, status=Status.ERROR, diagnostics=error.diagnostics, sources=tuple(sources))
+        except (OSError, MemoryError):
+            raise
         except Exception as error:
-            return outcome(Status.BUG, trace="".join(traceback.format_exception(error)))
-        return outcome(Status.FAILED if failures else Status.PASSED, failures=failures)
+            return replace(passed, status=Status.BUG, trace="".join(traceback.format_exception(error)))
+        return replace(passed, status=Status.FAILED if failures else Status.PASSED, failures=failures)
 
     def _failures(self, steps: Sequence[ReadyStep]) -> tuple[Failure, ...]:
         """Run the steps, and say what is otherwise than expected of the first that is not as it should be.
@@ -85,4 +89,4 @@ def run_file(file: UnitTestFile, names: Sequence[str]) -> tuple[list[Outcome], f
     runner = FileRunner.of(file)
     wanted = set(names)
     found = [runner.run(test) for test in file.tests if test.name in wanted]
-    return found, frozenset({file.path, file.pipeline, *runner.versions.files})
+    return found, frozenset({file.path, file.pipeline, *file.fixtures, *runner.versions.files})

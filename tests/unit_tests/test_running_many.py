@@ -95,6 +95,17 @@ def test_several_processes_give_what_one_does(tmp_path: Path, monkeypatch: pytes
     assert [p.name for p in sorted(alone[0].watched)] == ["p.sql", "p.test.yaml"]
 
 
+def test_files_that_a_test_is_about(tmp_path: Path) -> None:
+    tests = "- name: x\n  given: {bids: {fixture: b.csv}}\n  expect: {totals: {fixture: t.sql}}"
+    (tmp_path / "b.csv").write_text("id\n1\n")
+    (tmp_path / "t.sql").write_text("SELECT 1 AS id")
+    (tmp_path / "macros.sql").write_text("SELECT nothing")
+    sql = "{% include 'macros.sql' %};"
+    (found,) = run_all(selected([written(tmp_path, tests, sql)], None), 1)
+    assert [o.status for o in found.outcomes] == [Status.ERROR]
+    assert sorted(p.name for p in found.watched) == ["b.csv", "macros.sql", "p.sql", "p.test.yaml", "t.sql"]
+
+
 def test_large_files_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     names = tuple(map(str, range(60)))
     chunks = parallel.Selected(Path("x"), names).chunks
