@@ -161,7 +161,7 @@ def test_a_watch_runs_again_what_has_changed(tests: Path) -> None:
             tests.write_text(tests.read_text().replace("n: 2", "n: 1"))
             _until(out, "watching", 2)
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 1  # the other file fails as before
+            assert process.wait(120) == 1  # the other file fails as before
         finally:
             process.kill()
     text = out.read_text()
@@ -208,6 +208,7 @@ def test_ctrl_c_ends_all_processes_without_a_traceback(tests: Path) -> None:
     )
     time.sleep(3)  # processes are being started, or run
     os.killpg(process.pid, signal.SIGINT)
-    out = process.communicate(timeout=60)[0]
-    assert (process.returncode, out.splitlines()[-1]) == (130, "interrupted"), out
+    out = process.communicate(timeout=120)[0]
+    assert process.returncode == 130, out
+    assert out.splitlines()[-1].startswith("interrupted"), out
     assert "Traceback" not in out
