@@ -59,7 +59,7 @@ class MemoryConnectors:
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The driver's half of a sink."""
         content = self.memory.target(spec, context.known_as or spec.name)
-        edits = REGISTERED.descriptors[spec.connector].sink.tells_epochs
+        edits = REGISTERED.descriptors[spec.connector].sink.records_epochs
         return KeptTable(content, spec, self.duck) if edits else KeptRows(content)
 
     def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import os
 
-from sqlstream.runtime.tasks.no_pandas import tell_arrow
+from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
 
 
 @functools.cache
 def ready() -> None:
     """Make this process ready to run epochs."""
-    tell_arrow()
+    hide_pandas_from_arrow()
     os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
 
 
