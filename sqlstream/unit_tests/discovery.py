@@ -78,7 +78,7 @@ def _relative(path: Path) -> Path:
 
 
 def none_found(files: Iterable[Path]) -> Diagnostic:
-    """What is said if there is nothing to run."""
+    """The message if there is nothing to run."""
     paths = list(map(str, files))
     looked = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more files" if len(paths) > 3 else "")
     return Diagnostic(

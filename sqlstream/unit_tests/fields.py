@@ -1,4 +1,4 @@
-"""Keys and values of a test file, asked for by what must stand there; what is wrong is collected, or refused by place."""
+"""Keys and values of a test file, read by what must stand there; what is wrong is collected, or refused by place."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def _result(case: ElementTree.Element, outcome: Outcome, shown: Callable[[Diagno
         lines = [line for failure in outcome.failures for line in failure_lines(failure, _LIMIT)]
         _detail(case, "failure", f"{first.about}: {first.summary}", "\n".join(lines))
     elif outcome.status is Status.ERROR:
-        told = outcome.diagnostics
-        _detail(case, "error", told[0].message if told else "", "\n\n".join(map(shown, told)))
+        found = outcome.diagnostics
+        _detail(case, "error", found[0].message if found else "", "\n\n".join(map(shown, found)))
     elif outcome.status is Status.BUG:
         _detail(case, "error", "a bug of sqlstream", outcome.trace)
 

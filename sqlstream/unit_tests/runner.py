@@ -36,11 +36,11 @@ class MovingRunner:
         """Run one epoch; see `JobRunner`. What reads history again moves nothing: it goes by what is known."""
         read = {source.name for source in job.plan.sources if source.splits and not job.of_history}
         marks = {name: mark for name, mark in self._marks.items() if name in read}
-        told = [_message(job, marks)] if marks else []
+        of_marks = [_message(job, marks)] if marks else []
 
         def moved(messages: list[Message]) -> list[Message]:
-            found = [*messages, *told]
-            told.clear()  # each level tells the next one
+            found = [*messages, *of_marks]
+            of_marks.clear()  # each level passes it to the next one
             return found
 
         made = run_here(job, self._connectors, moved, self._kept)

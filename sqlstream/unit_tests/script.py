@@ -91,12 +91,18 @@ def ready_steps(
 def _check_end(step: Step, error: Scalar, making: _Making, *, is_last: bool) -> None:
     """Nothing can be expected of a step that ends with an error, or behind it."""
     if not is_last:
-        told = "nothing runs after a step that ends with an error", "write the steps after it as another test"
+        message, instead = (
+            "nothing runs after a step that ends with an error",
+            "write what comes then as another test",
+        )
     elif step.expect or step.late or step.dead_letters is not None:
-        told = "a step that ends with an error gives no rows", "write `expect` in a step before it"
+        message, instead = (
+            "a step that ends with an error gives no rows",
+            "write `expect` in a step before it",
+        )
     else:
         return
-    making.mistakes.append(Diagnostic("TST002", told[0], error.span, help=told[1]))
+    making.mistakes.append(Diagnostic("TST002", message, error.span, help=instead))
 
 
 def _ready(step: Step, version: Version, clock_us: int, making: _Making) -> ReadyStep:

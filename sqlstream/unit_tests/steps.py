@@ -145,8 +145,8 @@ class _Step:
     def _run(self, decided: EditPlan | None) -> None:
         request = self._request()
         if decided is not None and self._test.of_views:
-            asked = (consent.accept for consent in decided.consents)
-            request = replace(request, accept=(*request.accept, *asked))
+            required = (consent.accept for consent in decided.consents)
+            request = replace(request, accept=(*request.accept, *required))
         run_pipeline(request)
 
     def _decided(self) -> EditPlan:

@@ -1,4 +1,4 @@
-"""Rows of a test file as Arrow tables with the types of a table's columns; what doesn't fit is told cell by cell."""
+"""Rows of a test file as Arrow tables with the types of a table's columns; what doesn't fit is reported cell by cell."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def typed_rows(rows: WrittenRows, shape: Shape, duck: DuckSession) -> TypedRows:
 def _named(located: Sequence[LocatedRow], shape: Shape, mistakes: list[Diagnostic]) -> Collection[str]:
     """The columns that rows name, as the table spells them."""
     named: dict[str, None] = {}
-    told: set[str] = set()
+    reported: set[str] = set()
     for row in located:
         for key, _ in row.cells:
             found = shape.column(key.text)
             if found is not None:
                 named.setdefault(found.name)
-            elif key.text not in told:
-                told.add(key.text)
+            elif key.text not in reported:
+                reported.add(key.text)
                 mistakes.append(_unknown(key, shape))
     return named
 

@@ -1,6 +1,6 @@
 """YAML as nodes that know where they stand: the text of scalars is kept as it is written, and typed by the table's columns.
 
-YAML's own types are not asked: `no`, `12:30` and `2024-01-01` are text until a column says what they are.
+YAML's own types are not used: `no`, `12:30` and `2024-01-01` are text until a column says what they are.
 """
 
 from __future__ import annotations

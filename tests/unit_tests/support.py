@@ -73,7 +73,7 @@ def passes(folder: Path, tests: str, sql: str = SQL, **files: str) -> None:
 
 
 def refused(folder: Path, tests: str, sql: str = SQL, **files: str) -> list[Diagnostic]:
-    """What is said of the mistakes of a file, or of its one test."""
+    """The diagnostics of a file, or of its one test."""
     try:
         (outcome,) = tried(folder, tests, sql, **files)
     except DiagnosticError as error:

@@ -1,4 +1,4 @@
-"""Mistakes in test files: each is told with its place, what there is, and what to write."""
+"""Mistakes in test files: each is reported with its place, what there is, and what to write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlstream.unit_tests.yaml_nodes import parse_yaml
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
 from tests.unit_tests.support import refused, written
 
-#: A test, the text at which the mistake is told, and what is told of it.
+#: A test, the text at which the mistake is reported, and the message.
 MISTAKES = {
     "unknown key of a test": ("expct: []", "expct", "TST002 a test has no key `expct`"),
     "no name": ("", "", "TST002 the test has no name"),
@@ -150,13 +150,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_at_its_place(tmp_path: Path, name: str) -> None:
-    text, at, told = MISTAKES[name]
+def test_a_mistake_is_reported_at_its_place(tmp_path: Path, name: str) -> None:
+    text, at, message = MISTAKES[name]
     first = "- description: x" if name == "no name" else "- name: x"
     found = refused(tmp_path, f"{first}\n  {text}")
     assert len(found) == 1, found
     (diagnostic,) = found
-    assert f"{diagnostic.code} {diagnostic.message}".startswith(told)
+    assert f"{diagnostic.code} {diagnostic.message}".startswith(message)
     assert diagnostic.span is not None
     assert len(diagnostic.message) < 120
     if at:
@@ -165,7 +165,7 @@ def test_a_mistake_is_told_at_its_place(tmp_path: Path, name: str) -> None:
         assert line.startswith(at.split("\n")[0]), line
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     found = refused(
         tmp_path,
         """
@@ -203,7 +203,7 @@ def test_fields_of_rows_in_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("unit_tests:\n  - name: a: b\n", "this is no YAML: mapping values are not allowed"),
         ("unit_tests:\n\t- name: x\n", "this is no YAML: found character that cannot start any token"),
@@ -214,15 +214,15 @@ def test_fields_of_rows_in_columns(tmp_path: Path) -> None:
         ("a: 1\n---\nb: 1", "this is no YAML: but found another document"),
     ],
 )
-def test_what_is_no_yaml_is_told(text: str, told: str) -> None:
+def test_what_is_no_yaml_is_reported(text: str, message: str) -> None:
     with pytest.raises(DiagnosticError) as caught:
         parse_yaml(text, "x.test.yaml")
     (found,) = caught.value.diagnostics
-    assert found.message.startswith(told)
+    assert found.message.startswith(message)
     assert found.span is not None
 
 
-def _told(file: Path) -> list[Diagnostic]:
+def _mistakes_of(file: Path) -> list[Diagnostic]:
     with pytest.raises(DiagnosticError) as caught:
         read_tests(file)
     return list(caught.value.diagnostics)
@@ -230,13 +230,13 @@ def _told(file: Path) -> list[Diagnostic]:
 
 def test_mistakes_of_files(tmp_path: Path) -> None:
     file = written(tmp_path, "- name: a\n- name: b\n- name: a")
-    (twice,) = _told(file)
+    (twice,) = _mistakes_of(file)
     assert (twice.code, twice.message) == ("TST007", "two tests are called `a`")
     file.write_text("test: []")
-    assert [d.code for d in _told(file)] == ["TST002", "TST002"]
+    assert [d.code for d in _mistakes_of(file)] == ["TST002", "TST002"]
     file.write_bytes(b"\xff")
-    assert _told(file)[0].message.endswith("is not UTF-8 text")
-    assert _told(tmp_path / "none.test.yaml")[0].code == "TST001"
+    assert _mistakes_of(file)[0].message.endswith("is not UTF-8 text")
+    assert _mistakes_of(tmp_path / "none.test.yaml")[0].code == "TST001"
 
 
 def test_the_pipeline_may_be_missing_or_wrong(tmp_path: Path) -> None:

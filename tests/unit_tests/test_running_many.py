@@ -45,11 +45,11 @@ def test_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     assert files_for([])[0] == Path("pipelines/a/p.test.yaml")
     (made[0].with_name("q.sql")).write_text("")
-    for path, told in (
+    for path, message in (
         (sql.with_name("q.sql"), "has no tests"),
         (tmp_path / "x.test.yaml", "does not exist"),
     ):
-        with pytest.raises(DiagnosticError, match=told) as caught:
+        with pytest.raises(DiagnosticError, match=message) as caught:
             files_for([path])
         assert (caught.value.diagnostics[0].code, caught.value.exit_code) == ("TST009", 2)
 
