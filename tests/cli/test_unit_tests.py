@@ -155,6 +155,8 @@ def test_a_watch_runs_again_what_has_changed(tests: Path) -> None:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators")),
             },
+            # A shell's background jobs don't hear SIGINT, and the tests may be one.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         try:
             _until(out, "watching", 1)
