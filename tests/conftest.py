@@ -46,6 +46,13 @@ settings.register_profile(
 settings.load_profile("search" if is_long() else "fixed")
 
 
+def pytest_sessionstart() -> None:
+    """pandas is hidden from Arrow, as in a run: a test that needs it would pass only until another test runs a pipeline."""
+    from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
+
+    hide_pandas_from_arrow()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """An explicit flag for what must not be rewritten by the way."""
     parser.addoption("--rewrite-identities", action="store_true", help="write tests/identity/goldens anew")

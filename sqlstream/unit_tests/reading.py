@@ -245,8 +245,8 @@ class _TestReader:
             refuse(
                 name.span,
                 "TST006",
-                f"can't read `{path}`: {why}",
-                notes=("the path is relative to the folder of the test file",),
+                f"can't read `{name.text}`: {why}",
+                notes=(f"`{path}` was looked for: the path is relative to the folder of the test file",),
                 help=suggestion(name.text, [p.name for p in self._path.parent.glob("*.[cs][sq][vl]")]),
             )
         return WrittenRows(kind, None, text, Span(str(path), 1, 1), str(path), changes, ordered)

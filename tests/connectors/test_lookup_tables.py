@@ -148,6 +148,18 @@ def test_columns_and_tables_that_duckdb_has_otherwise(
     )
 
 
+def test_a_key_that_python_has_no_value_for_is_shown(tmp_path: Path) -> None:
+    at = "2024-01-01 00:00:00.123456789"
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as con:
+        con.execute(f"CREATE TABLE things AS SELECT 1 AS id, TIMESTAMP_NS '{at}' AS at FROM range(2)")
+    place = "'connector' = 'duckdb', 'path' = 'd.duckdb', 'table-name' = 'things'"
+    found = refused(tmp_path, "id INT, at TIMESTAMP_NS, PRIMARY KEY (id, at) NOT ENFORCED", place)
+    assert (found.code, f"2 rows with the PRIMARY KEY (id = 1, at = {at})" in found.message) == (
+        "DAT009",
+        True,
+    )
+
+
 def test_a_duckdb_file_or_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert refused(tmp_path, "id INT", "'connector' = 'duckdb', 'path' = 'no.duckdb'").code == "ENV006"
     assert not (tmp_path / "no.duckdb").exists()

@@ -27,6 +27,7 @@ from sqlstream_operators.plan.types import parse_type, quote_identifier, spelled
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
+from tests.numbered_times import without_nanoseconds, without_times
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 
@@ -54,7 +55,7 @@ class Collected:
         """The rows that are there now; every weight must be at least 0."""
         counts: Counter[str] = Counter()
         rows: dict[str, tuple[Any, ...]] = {}
-        for table in self.tables.get(sink, []):
+        for table in map(without_nanoseconds, self.tables.get(sink, [])):
             names = [n for n in table.column_names if n != WEIGHT_COLUMN]
             weighted = WEIGHT_COLUMN in table.column_names
             weights = table[WEIGHT_COLUMN].to_pylist() if weighted else [1] * table.num_rows
@@ -87,7 +88,7 @@ class _Folding:
         for table in tables:
             if WEIGHT_COLUMN in table.column_names:
                 names = [n for n in table.column_names if n != WEIGHT_COLUMN]
-                rows = [repr(r) for r in _numbers(table.select(names)).to_pylist()]
+                rows = [repr(r) for r in without_times(table.select(names)).to_pylist()]
                 come = (weight > 0 for weight in table[WEIGHT_COLUMN].to_pylist())
                 assert len(set(zip(rows, come, strict=True))) == len(set(rows)), (
                     "a row comes and goes in one epoch's changes of a task"
@@ -95,23 +96,6 @@ class _Folding:
         self.collected.tables.setdefault(self.spec.name, []).extend(tables)
 
     def abort_uncommitted(self, last_epoch: int) -> None: ...
-
-
-def _numbers(table: pa.Table) -> pa.Table:
-    """With numbers for times: Python has no infinite ones."""
-    return table.cast(pa.schema([field.with_type(_number(field.type)) for field in table.schema]))
-
-
-def _number(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(type_):
-        return pa.int32()
-    if pa.types.is_timestamp(type_):
-        return pa.int64()
-    if pa.types.is_list(type_):
-        return pa.list_(_number(type_.value_type))
-    if pa.types.is_struct(type_):
-        return pa.struct([type_[n].with_type(_number(type_[n].type)) for n in range(type_.num_fields)])
-    return type_
 
 
 @contextmanager
@@ -165,7 +149,7 @@ def fetched(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
         except ValueError:  # a type of only NULLs
             as_carried = f"#{len(items) + 1}"
         items.append(f"{as_carried} AS {quote_identifier(name)}")
-    table = found.project(", ".join(items)).to_arrow_table()
+    table = without_nanoseconds(found.project(", ".join(items)).to_arrow_table())
     columns = [table[n].to_pylist() for n in table.column_names]
     return [tuple(row) for row in zip(*columns, strict=True)]
 

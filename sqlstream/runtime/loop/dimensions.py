@@ -105,16 +105,19 @@ class Dimensions:
 
 def _check_key(spec: DimensionSpec, duck: DuckSession, store: CheckpointStore, copy: DimensionCopy) -> None:
     """Raise DiagnosticError (DAT009) if two rows of a copy have one PRIMARY KEY: a row would find both."""
-    key = ", ".join(quote_identifier(name) for name in spec.source.primary_key)
+    names = spec.source.primary_key
+    key = ", ".join(map(quote_identifier, names))
     with store.open(copy.name) as source, pa.ipc.open_stream(source) as reader:
         rows = reader.read_all()
     duck.register("copy", rows, spec.schema)
-    found = duck.query(f"SELECT {key}, count(*) AS __rows FROM copy GROUP BY ALL HAVING count(*) > 1 LIMIT 1")
+    twice = f"SELECT {key}, count(*) AS __rows FROM copy GROUP BY ALL HAVING count(*) > 1 LIMIT 1"
+    shown = ", ".join(f"CAST({quote_identifier(n)} AS VARCHAR) AS {quote_identifier(n)}" for n in names)
+    found = duck.query(f"SELECT {shown}, __rows FROM ({twice})")
     duck.drop("copy")
     if found.num_rows:
         row = found.to_pylist()[0]
         number = row.pop("__rows")
-        values = ", ".join(f"{name} = {value}" for name, value in row.items())
+        values = ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in row.items())
         raise DiagnosticError(
             Diagnostic(
                 "DAT009",

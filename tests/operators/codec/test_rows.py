@@ -28,6 +28,7 @@ from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import SqlType
 from tests.examples import examples
+from tests.numbered_times import without_nanoseconds
 from tests.operators.arrow_strategies import any_types, columns
 
 SLOW = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +55,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def values_of(rows: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = without_nanoseconds(rows).to_pylist()
+    return found
+
+
 @SLOW
 @given(st.data())
 def test_rows_come_back(data: st.DataObject) -> None:
@@ -63,7 +69,7 @@ def test_rows_come_back(data: st.DataObject) -> None:
     found = decode_rows(encode_rows(given_, wanted, version), wanted, {version: wanted})
     found.validate(full=True)
     assert found.schema == given_.schema
-    assert plain(found.to_pylist()) == plain(given_.to_pylist())
+    assert plain(values_of(found)) == plain(values_of(given_))
     sliced = given_.slice(1)
     assert encode_rows(sliced, wanted, version) == encode_rows(given_, wanted, version)[1:]
 
@@ -84,7 +90,7 @@ def test_runs_come_back_beside_single_rows(data: st.DataObject) -> None:
         tables += [together, single]
         counts += [*sizes.tolist(), 1, 1]
     bounds = np.cumsum([0, *counts])
-    rows = [row for one in tables for row in one.to_pylist()]
+    rows = [row for one in tables for row in values_of(one)]
     order = data.draw(st.permutations(range(len(counts))))
     values = pa.concat_arrays(pieces).take(pa.array(order))
     found, lengths = decode_stored(values, every, {0: old, 300: every})
@@ -94,7 +100,7 @@ def test_runs_come_back_beside_single_rows(data: st.DataObject) -> None:
     assert row_count(values) == len(rows)
     unknown = {field.name: None for field in every}
     expected = [unknown | row for i in order for row in rows[bounds[i] : bounds[i + 1]]]
-    assert plain(found.to_pylist()) == plain(expected)
+    assert plain(values_of(found)) == plain(expected)
     cut = pa.array([value.as_py()[:-1] for value in pieces[0]], pa.large_binary())
     with pytest.raises(StateError, match="not well formed"):
         decode_stored(cut, every, {0: old, 300: every})
@@ -112,8 +118,8 @@ def test_lists_of_rows_come_back(data: st.DataObject) -> None:
     found.validate(full=True)
     assert lengths.tolist() == np.concatenate(sizes).tolist()
     unknown = {field.name: None for field in every}
-    expected = [unknown | row for row in (*tables[0].to_pylist(), *tables[1].to_pylist())]
-    assert plain(found.to_pylist()) == plain(expected)
+    expected = [unknown | row for row in (*values_of(tables[0]), *values_of(tables[1]))]
+    assert plain(values_of(found)) == plain(expected)
 
 
 @pytest.mark.parametrize("change", [lambda v: v[:-1], lambda v: v + b"x", lambda v: v[:3], lambda v: b""])
@@ -140,14 +146,14 @@ def test_old_values_are_projected_by_fingerprint(data: st.DataObject) -> None:
     full, part = table(data, every, 3), table(data, every, 2)
     values = [*encode_rows(full, every, 1), *encode_rows(part, old, 0)]
     order = data.draw(st.permutations(range(len(values))))
-    found = decode_rows([values[i] for i in order], new, {0: old, 1: every}).to_pylist()
+    found = values_of(decode_rows([values[i] for i in order], new, {0: old, 1: every}))
     kept = {field.fingerprint for field in old}
     expected = [
         {f"new {name}": value for name, value in row.items()}
-        for row in full.select(range(len(every))).to_pylist()
+        for row in values_of(full.select(range(len(every))))
     ] + [
         {f"new {field.name}": row[field.name] if field.fingerprint in kept else None for field in every}
-        for row in part.to_pylist()
+        for row in values_of(part)
     ]
     assert plain(found) == plain([expected[i] for i in order])
     lacking = {f"new {field.name}" for field in every if field.fingerprint not in kept}
