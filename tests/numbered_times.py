@@ -29,4 +29,13 @@ def _cast(table: pa.Table, units: tuple[str, ...], *, dates: bool = False) -> pa
             return pa.map_(numbered(type_.key_type), type_.item_field.with_type(numbered(type_.item_type)))
         return type_
 
-    return table.cast(pa.schema([field.with_type(numbered(field.type)) for field in table.schema]))
+    def of(field: pa.Field) -> pa.Field:
+        # A map without keys can be read, but not be made: its type stays as it is.
+        return field.with_type(numbered(field.type)) if _has_times(field.type) else field
+
+    return table.cast(pa.schema([of(field) for field in table.schema]))
+
+
+def _has_times(type_: pa.DataType) -> bool:
+    inner = [type_.field(n).type for n in range(type_.num_fields)]
+    return pa.types.is_temporal(type_) or any(map(_has_times, inner))
