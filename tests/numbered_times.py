@@ -29,13 +29,19 @@ def _cast(table: pa.Table, units: tuple[str, ...], *, dates: bool = False) -> pa
             return pa.map_(numbered(type_.key_type), type_.item_field.with_type(numbered(type_.item_type)))
         return type_
 
-    def of(field: pa.Field) -> pa.Field:
-        # A map without keys can be read, but not be made: its type stays as it is.
-        return field.with_type(numbered(field.type)) if _has_times(field.type) else field
-
-    return table.cast(pa.schema([of(field) for field in table.schema]))
+    # Only what has times is touched: a type such as a map without keys can be read, but can't be made or cast.
+    for at, field in enumerate(table.schema):
+        if _has_times(field.type):
+            column = table.column(at).cast(numbered(field.type))
+            table = table.set_column(at, field.with_type(column.type), column)
+    return table
 
 
 def _has_times(type_: pa.DataType) -> bool:
-    inner = [type_.field(n).type for n in range(type_.num_fields)]
-    return pa.types.is_temporal(type_) or any(map(_has_times, inner))
+    if pa.types.is_list(type_):
+        return _has_times(type_.value_type)
+    if pa.types.is_map(type_):
+        return _has_times(type_.key_type) or _has_times(type_.item_type)
+    if pa.types.is_struct(type_):
+        return any(_has_times(field.type) for field in type_)
+    return bool(pa.types.is_temporal(type_))
