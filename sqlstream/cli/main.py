@@ -29,7 +29,7 @@ _EXIT_CODES = {"PRJ": 2, "STA": 4, "ENV": 5}
 _MACHINE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
-#: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command`.
+#: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command` (`-` is `_` there).
 COMMANDS = {
     "init": "Make a small project that runs.",
     "check": "Find mistakes in a pipeline without running it.",
@@ -38,6 +38,7 @@ COMMANDS = {
     "run": "Run a pipeline, or go on where it stopped.",
     "status": "Show how pipelines are: running or stopped, lag, watermark, errors.",
     "stop": "Ask a run to end after its epoch, from another process or machine.",
+    "dead-letters": "Look at the rows that pipelines could not use, and why.",
     "savepoint": "Name the state of a pipeline; list, show, export and import savepoints.",
     "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "test": "Run unit tests: rows for the sources, and what sinks and views must have then.",
@@ -56,7 +57,8 @@ class LazyGroup(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"sqlstream.cli.{cmd_name}").command
+        module = importlib.import_module(f"sqlstream.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
