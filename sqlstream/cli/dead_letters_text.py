@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sqlstream.runtime.loop.progress import instant
 from sqlstream.state.dead_letters import DeadLetterGroup, DeadLetterRow
+from sqlstream.state.replaying import Replayed
+from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.text.visible import visible
 
-_HEAD = ("pipeline", "source", "kind", "operator", "rows", "epochs", "withdrawn")
-_NUMBERS = (4, 6)
+_HEAD = ("pipeline", "source", "kind", "operator", "rows", "epochs", "withdrawn", "replayed")
+_NUMBERS = (4, 6, 7)
 _REASONS = 5
 
 
@@ -43,14 +46,16 @@ def count_lines(found: Sequence[tuple[str, Sequence[DeadLetterGroup]]]) -> Itera
 def _cells(name: str, group: DeadLetterGroup) -> tuple[str, ...]:
     first, last = group.first_epoch, group.last_epoch
     epochs = "" if first is None else f"{first}" if first == last else f"{first} to {last}"
-    rows, withdrawn = f"{group.rows:,}", f"{group.withdrawn:,}"
-    return name, visible(group.source), group.kind, group.operator, rows, epochs, withdrawn
+    rows, withdrawn, replayed = (f"{count:,}" for count in (group.rows, group.withdrawn, group.replayed))
+    return name, visible(group.source), group.kind, group.operator, rows, epochs, withdrawn, replayed
 
 
 def row_lines(name: str, row: DeadLetterRow) -> Iterator[str]:
     """A row: what it is and where it comes from, why, and the row as it is written."""
     of = f"{row.source}, {row.operator}" if row.source and row.operator else row.source or row.operator
     gone = "" if row.withdrawn_in is None else f", withdrawn in epoch {row.withdrawn_in}"
+    if row.mended is not None:
+        gone += f", replayed {instant(row.mended.mended_us)} UTC"
     place = f"  {visible(row.place)}" if row.place else ""
     yield f"{name} epoch {row.epoch}: {row.kind} row of {visible(of)}{place}{gone}  [{row.id}]"
     yield f"  = {visible(row.reason)}"
@@ -59,3 +64,15 @@ def row_lines(name: str, row: DeadLetterRow) -> Iterator[str]:
     if row.fields.get("key") is not None:
         yield f"  key {visible(str(row.fields['key']))}"
     yield f"  | {visible(row.text)}"
+
+
+def replayed_lines(done: Replayed) -> Iterator[str]:
+    """What became of the rows that were given to `replay`."""
+    if done.kept:
+        yield f"{counted(len(done.kept), 'mended row')} will be read once, by the next run or the one that watches the files"
+    if done.before:
+        yield f"{counted(done.before, 'row')} replayed before: not replayed again"
+    if done.unchanged:
+        yield f"{counted(done.unchanged, 'row')} as before: not replayed"
+    if not (done.kept or done.before or done.unchanged):
+        yield "there are no rows to replay"

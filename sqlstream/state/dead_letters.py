@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from sqlstream.storage import dead_letter
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
+from sqlstream.storage.mended_rows import MendedRow, all_mended_rows, row_of
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 #: So many different reasons of a group are counted, the others together.
@@ -30,12 +31,13 @@ class DeadLetterRow:
     """A dead-letter row: `fields` as docs/running/dead-letters.md describes them, `id` what stands for it.
 
     The id is the same as long as the row is there. `withdrawn_in` is the epoch that withdrew it, since its source was read
-    again (None: it is there).
+    again (None: it is there). `mended` is what is read instead of it (None: nothing).
     """
 
     id: str
     fields: Mapping[str, Any]
     withdrawn_in: int | None = None
+    mended: MendedRow | None = None
 
     @property
     def epoch(self) -> int:
@@ -84,8 +86,10 @@ class DeadLetterRow:
 
     def to_json(self) -> dict[str, Any]:
         """The row as it is kept, with its id."""
-        gone = {} if self.withdrawn_in is None else {"withdrawn_in": self.withdrawn_in}
-        return {"id": self.id, **self.fields, **gone}
+        more: dict[str, Any] = {} if self.withdrawn_in is None else {"withdrawn_in": self.withdrawn_in}
+        if self.mended is not None:
+            more["replayed_us"] = self.mended.mended_us
+        return {"id": self.id, **self.fields, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class Wanted:
     """Which dead-letter rows are asked for; what is "" or None is not asked about.
 
     `reason` is a part of the reason, in any case of letters; or what `reason_in_general` makes of it. `withdrawn` asks for
-    those that were withdrawn, instead of those that are there.
+    those that were withdrawn, `replayed` for those that were mended and replayed, instead of those that are neither.
     """
 
     source: str = ""
@@ -102,9 +106,12 @@ class Wanted:
     reason: str = ""
     epoch: int | None = None
     withdrawn: bool = False
+    replayed: bool = False
 
     def takes(self, row: DeadLetterRow) -> bool:
         """Whether a row is asked for."""
+        if self.replayed != (row.mended is not None) or self.withdrawn != (row.withdrawn_in is not None):
+            return False
         if (self.source and row.source != self.source) or (self.kind and row.kind != self.kind):
             return False
         if (self.operator and row.operator != self.operator) or self.epoch not in (None, row.epoch):
@@ -117,8 +124,8 @@ class Wanted:
 class DeadLetterGroup:
     """The dead-letter rows of one source, kind and operator: how many, in which epochs, and why.
 
-    `withdrawn` of them are there no more, since the source was read again. `reasons` counts `reason_in_general` of those
-    that are there, `other_reasons` those that have yet another reason.
+    `withdrawn` more are there no longer, since the source was read again; in the place of `replayed` more, others are read,
+    which were mended. `reasons` counts `reason_in_general` of the `rows`, `other_reasons` those that have another one.
     """
 
     source: str
@@ -126,6 +133,7 @@ class DeadLetterGroup:
     operator: str
     rows: int = 0
     withdrawn: int = 0
+    replayed: int = 0
     first_epoch: int | None = None
     last_epoch: int | None = None
     reasons: Counter[str] = field(default_factory=Counter)
@@ -135,6 +143,9 @@ class DeadLetterGroup:
         """Count a row."""
         if row.withdrawn_in is not None:
             self.withdrawn += 1
+            return
+        if row.mended is not None:
+            self.replayed += 1
             return
         self.rows += 1
         self.first_epoch = row.epoch if self.first_epoch is None else min(self.first_epoch, row.epoch)
@@ -153,6 +164,7 @@ class DeadLetterGroup:
             "operator": self.operator or None,
             "rows": self.rows,
             "withdrawn": self.withdrawn,
+            "replayed": self.replayed,
             "first_epoch": self.first_epoch,
             "last_epoch": self.last_epoch,
             "reasons": [{"reason": reason, "rows": rows} for reason, rows in self.reasons.most_common()],
@@ -183,6 +195,12 @@ def count_dead_letters(store: CheckpointStore) -> list[DeadLetterGroup]:
     return [groups[key] for key in sorted(groups)]
 
 
+def find_dead_letters(store: CheckpointStore, ids: Collection[str]) -> dict[str, DeadLetterRow]:
+    """The dead-letter rows of these ids that there are or were: also those that were withdrawn or replayed."""
+    found = {row.id: row for row in _rows(store, withdrawn=True) if row.id in ids}
+    return found | {row.id: row for row in _rows(store) if row.id in ids}
+
+
 def read_dead_letters(
     store: CheckpointStore, wanted: Wanted | None = None, *, limit: int | None = None, offset: int = 0
 ) -> Iterator[DeadLetterRow]:
@@ -201,8 +219,11 @@ def _rows(store: CheckpointStore, *, withdrawn: bool = False) -> Iterator[DeadLe
     _, epochs = journal.epochs()
     last = journal.manifest(epochs[-1]) if epochs else None
     if not withdrawn:
+        replayed = _Replayed.of(store, last)
         for name, content in _files(store, last):
-            yield from (row for row in _of_file(name, content) if not _is_withdrawn(row, last))
+            for row in _of_file(name, content):
+                if not _is_withdrawn(row, last):
+                    yield row if replayed is None else replayed.marked(row)
         return
     for name in store.list(dead_letter.WITHDRAWN):
         yield from _of_file(name, dead_letter.lines(store, name))
@@ -212,6 +233,60 @@ def _rows(store: CheckpointStore, *, withdrawn: bool = False) -> Iterator[DeadLe
         if not store.exists(dead_letter.withdrawn_name(name, last.epoch)):
             gone = (row for row in _of_file(name, content) if _is_withdrawn(row, last))
             yield from (replace(row, withdrawn_in=last.epoch) for row in gone)
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """Which dead-letter rows were mended. Of equal rows those that were replayed by their ids, else any of them.
+
+    `rows` are the mended rows with the folders of their sources, `folders` those of tables, `there` the ids of mended rows
+    that dead-letter rows have now: they have others once their source was read again.
+    """
+
+    rows: Sequence[tuple[str, MendedRow]]
+    folders: Mapping[str, str]
+    there: frozenset[str]
+    used: set[tuple[str, int]] = field(default_factory=set)
+    _numbers: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number, (_, mended) in enumerate(self.rows):
+            self._numbers.setdefault(_same(mended.row), []).append(number)
+
+    @classmethod
+    def of(cls, store: CheckpointStore, last: Manifest | None) -> _Replayed | None:
+        """None: no row was ever mended."""
+        rows = [(folder, row) for folder, found in all_mended_rows(store).items() for row in found]
+        if not rows:
+            return None
+        folders = {} if last is None else {source.name: source.folder for source in last.positions[::-1]}
+        ids = {row.letter for _, row in rows}
+        read = (row.id for name, content in _files(store, last) for row in _of_file(name, content))
+        return cls(rows, folders, frozenset(id_ for id_ in read if id_ in ids))
+
+    def marked(self, row: DeadLetterRow) -> DeadLetterRow:
+        """The row with what is read instead, if it was mended."""
+        if row.kind != "malformed":
+            return row
+        for number in self._numbers.get(_same(row_of(row.fields)), ()):
+            folder, mended = self.rows[number]
+            if (row.source, number) in self.used or not self._stands_for(folder, mended, row):
+                continue
+            self.used.add((row.source, number))
+            return replace(row, mended=mended)
+        return row
+
+    def _stands_for(self, folder: str, mended: MendedRow, row: DeadLetterRow) -> bool:
+        known = self.folders.get(row.source)
+        if mended.source != row.source if known is None else known != folder:
+            return False
+        if mended.source == row.source and mended.letter in self.there:
+            return mended.letter == row.id
+        return mended.is_of(row.fields)
+
+
+def _same(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)
 
 
 def _is_withdrawn(row: DeadLetterRow, last: Manifest | None) -> bool:

@@ -122,6 +122,12 @@ def report_again(
     return staged, number
 
 
+def malformed_in(store: CheckpointStore, folder: str, table: str) -> Iterator[dict[str, Any]]:
+    """The malformed rows of a table that a backfill in `folder` found."""
+    for name in of_epochs(store, f"{folder}/{FOLDER}"):
+        yield from (letter for letter in map(json.loads, lines(store, name)) if is_of(letter, {table}))
+
+
 def of_epochs(store: CheckpointStore, folder: str, before: int | None = None) -> list[str]:
     """The files of dead letters in a folder, of epochs before one."""
     found = []

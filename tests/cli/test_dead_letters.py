@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from sqlstream.state.dead_letters import (
     count_dead_letters,
     read_dead_letters,
 )
+from sqlstream.storage.manifest import RunInfo
+from sqlstream.storage.run_status import RUNNING, RunStatus, write_status
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.properties.in_process import run_here
 from tests.runtime.support import Crash, crash_at
@@ -106,8 +110,17 @@ def test_they_are_counted(project: Path, sqlstream: Command) -> None:
     code, out, err = sqlstream("dead-letters", "list")
     assert (code, err) == (0, "")
     head, _, _, late_line, *rest = out.splitlines()
-    assert head.split() == ["pipeline", "source", "kind", "operator", "rows", "epochs", "withdrawn"]
-    assert late_line.split() == ["a", "w", "late", "window_aggregate_1", "2", "2", "0"]
+    assert head.split() == [
+        "pipeline",
+        "source",
+        "kind",
+        "operator",
+        "rows",
+        "epochs",
+        "withdrawn",
+        "replayed",
+    ]
+    assert late_line.split() == ["a", "w", "late", "window_aggregate_1", "2", "2", "0", "0"]
     assert "  2  the window was closed: the watermark is … µs" in rest
 
 
@@ -170,6 +183,56 @@ def test_a_run_that_was_killed(step: str, project: Path, sqlstream: Command) -> 
     after = {(g.source, g.kind): (g.rows, g.withdrawn) for g in count_dead_letters(store)}
     assert after["t", "malformed"] == (1, 2)
     assert len(list(read_dead_letters(store, Wanted(withdrawn=True)))) == 2
+
+
+def test_mended_rows_are_replayed(project: Path, sqlstream: Command) -> None:
+    code, out, _ = sqlstream("dead-letters", "show", "a.sql", "--source", "u", "--json")
+    letters = project / "letters.jsonl"
+    letters.write_text(out.replace('"b,x"', '"b,2"'))
+    command = ("dead-letters", "replay", "a.sql", "--from", "letters.jsonl")
+    code, out, err = sqlstream(*command)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "1 mended row will be read once, by the next run or the one that watches the files",
+        "2 rows as before: not replayed",
+    ]
+    code, out, _ = sqlstream(*command, "--json")
+    assert (code, json.loads(out)) == (0, {"replayed": [], "replayed_before": 1, "unchanged": 2})
+    run(project)
+    found = [json.loads(line) for file in sorted((project / "seen").glob("*.json")) for line in file.open()]
+    assert [one["data"] for one in found] == [{"k": "a", "s": 1}, {"k": "b", "s": 2}]
+    assert (listed(sqlstream)["u", "malformed"]["rows"], listed(sqlstream)["u", "malformed"]["replayed"]) == (
+        2,
+        1,
+    )
+    [row] = shown(sqlstream, "--replayed")
+    assert (row["row"], "replayed_us" in row) == ("b,x", True)
+    assert ", replayed 20" in sqlstream("dead-letters", "show", "--replayed")[1].splitlines()[0]
+
+
+def test_what_can_not_be_replayed(project: Path, sqlstream: Command) -> None:
+    command = ("dead-letters", "replay", "a.sql", "--from", "letters.jsonl", "--json")
+    for content, what in (
+        ("{", "line 1 is no JSON"),
+        ('{"row": "x"}', "line 1 is no row of"),
+        ('\n{"id": "x"}\n{"id": "x"}', "line 3 is the row x once more"),
+        ('{"id": "x", "row": "y"}', "1 row can't be replayed"),
+    ):
+        (project / "letters.jsonl").write_text(content)
+        code, out, _ = sqlstream(*command)
+        assert code == 1
+        [diagnostic] = json.loads(out)["diagnostics"]
+        assert (diagnostic["code"], what in diagnostic["message"]) == ("DAT017", True)
+    code, out, _ = sqlstream(*command, "--state-dir", "nowhere")
+    assert (code, json.loads(out)["diagnostics"][0]["code"]) == (4, "STA020")
+    me = RunInfo("x", socket.gethostname(), os.getpid(), "now")
+    store = CheckpointStore(".sqlstream/a")
+    store.put("run.lock", json.dumps({**me.to_json(), "beats": 0}).encode())
+    code, out, _ = sqlstream(*command)
+    assert (code, json.loads(out)["diagnostics"][0]["code"]) == (4, "STA002")
+    write_status(store, RunStatus(me, "a", RUNNING, 0))
+    assert sqlstream(*command)[0] == 1
+    assert store.exists("run.lock")
 
 
 def test_reasons_are_bounded() -> None:
