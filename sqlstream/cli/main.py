@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 
 from sqlstream import __version__
+from sqlstream.cli.log import ERROR, log_of
 from sqlstream.cli.output import OutputError, drop_output, open_streams
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -132,7 +133,7 @@ def _run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         with suppress(OutputError):
-            sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
+            _interrupted(arguments)
         first = error.__cause__ if isinstance(error, click.Abort) else error  # click makes another of it
         return _SIGNALLED + int(getattr(first, "number", signal.SIGINT))
     except OutputError:
@@ -143,7 +144,7 @@ def _run(arguments: Sequence[str]) -> int:
             _report([diagnostic], arguments)
             return _EXIT_CODES.get(diagnostic.code[:3], 1)
         with suppress(OutputError):
-            _bug(error)
+            _bug(error, arguments)
         return _BUG
 
 
@@ -178,7 +179,8 @@ def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None
 
     with suppress(OutputError):
         if not _wants_json(arguments):
-            show(diagnostics)
+            log = log_of(arguments)
+            show(diagnostics) if log is None else log.diagnostics(diagnostics)
             return
         try:
             click.echo(to_json(diagnostics, ok=False))
@@ -243,11 +245,25 @@ def _has_folder() -> bool:
     return True
 
 
-def _bug(error: Exception) -> None:
+def _interrupted(arguments: Sequence[str]) -> None:
+    text, log = "interrupted: what was not committed is done again by the next run", log_of(arguments)
+    if log is None:
+        sys.stderr.write(f"\n{text}\n")
+    else:
+        log.write(ERROR, "interrupted", text)
+
+
+def _bug(error: Exception, arguments: Sequence[str]) -> None:
     debug = os.environ.get("SQLSTREAM_DEBUG", "") not in ("", "0")
+    first = (str(error).strip() or "no message").split("\n")[0]
+    log = log_of(arguments)
+    if log is not None:
+        trace = {"traceback": "".join(traceback.format_exception(error))} if debug else {}
+        text = f"sqlstream failed, and this is a bug of ours: {type(error).__name__}: {first}"
+        log.write(ERROR, "bug", text, **trace)
+        return
     if debug:
         traceback.print_exception(error)
-    first = (str(error).strip() or "no message").split("\n")[0]
     sys.stderr.write(f"sqlstream failed, and this is a bug of ours: {type(error).__name__}: {first}\n")
     if not debug:
         sys.stderr.write("  run again with SQLSTREAM_DEBUG=1 to see where\n")

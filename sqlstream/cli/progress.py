@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
+from sqlstream.cli.log import WARNING, is_shown
 from sqlstream.cli.output import json_line
 from sqlstream.connectors.filesystem.paths import listed
 from sqlstream.runtime.loop.epoch import shown_watermark
@@ -125,6 +126,11 @@ class JsonLines:
         self._out.flush()
 
 
+def timed_sources(plan: PhysicalPlan) -> frozenset[str]:
+    """The sources with a watermark."""
+    return frozenset(source.name for source in plan.sources if source.watermark is not None)
+
+
 class TextLines:
     """One line per epoch, then a summary."""
 
@@ -134,7 +140,7 @@ class TextLines:
         self._state_dir = without_password(state_dir)
         self._stream = stream or sys.stderr
         self._left = Left()
-        self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)
+        self._timed = timed_sources(plan)
 
     def __enter__(self) -> Self:
         """Nothing to prepare."""
@@ -172,6 +178,28 @@ class TextLines:
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
         self._stream.flush()
+
+
+class QuietLines(TextLines):
+    """Only what goes wrong, from the level `least` on."""
+
+    def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, least: str) -> None:
+        super().__init__(name, plan, state_dir)
+        self._least = least
+
+    def phase(self, text: str) -> None:
+        """Nothing."""
+
+    def restart(self, restart: Restart) -> None:
+        """Show what failed, if warnings are shown."""
+        if is_shown(WARNING, self._least):
+            super().restart(restart)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Nothing."""
+
+    def finished(self, result: RunResult) -> None:
+        """Nothing."""
 
 
 class TerminalProgress(TextLines):
