@@ -306,11 +306,13 @@ def test_two_sources(tmp_path: Path) -> None:
 
 def test_two_tables_of_one_data(tmp_path: Path) -> None:
     """Each has dead letters of its own; a table that was mended otherwise than the other does not stand in its place."""
-    mended = begun(tmp_path)
+    (tmp_path / "in").mkdir()
+    content, mended = ROWS["csv"]
+    (tmp_path / "in" / "0.csv").write_text(content)
     more = text().partition("\n")[0].replace("TABLE t", "TABLE u") + "\n"
     both = BOTH.replace("SELECT v, k FROM u", "SELECT k, v FROM u")
     assert run(tmp_path, text(both, more=more)) == Counter([("a", 2, 2), ("b", 2, 6)])
-    assert counts(tmp_path)["t"] == (2, 0)
+    assert counts(tmp_path) == {"t": (2, 0), "u": (2, 0)}
     replayed(tmp_path, text(both, more=more), {"2O,a": mended["2O,a"]}, wanted=Wanted(source="t"))
     replayed(tmp_path, text(both, more=more), {'"4,b': mended['"4,b']}, wanted=Wanted(source="u"))
     assert run(tmp_path, text(both, more=more)) == Counter([("a", 3, 22), ("b", 3, 10)])
