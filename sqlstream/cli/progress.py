@@ -1,4 +1,4 @@
-"""What a run reports while it works: a live line on a terminal, a line per epoch elsewhere, or JSON.
+"""What a run reports while it works: a live line on a small terminal, a line per epoch elsewhere, or JSON.
 
 Everything but JSON goes to standard error, so that `print` sinks own standard output.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -207,7 +208,7 @@ class TerminalProgress(TextLines):
 
     def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
         super().__init__(name, plan, state_dir, stream)
-        self._shown = False
+        self._shown = 0
         self._out = sys.stdout
 
     def __enter__(self) -> Self:
@@ -245,17 +246,22 @@ class TerminalProgress(TextLines):
         super().finished(result)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Take the lines away."""
         if self._shown:
-            self._stream.write("\r\x1b[K")
+            self._stream.write(self._cleared())
             self._stream.flush()
-            self._shown = False
+            self._shown = 0
 
-    def _live(self, text: str) -> None:
+    def _live(self, *lines: str) -> None:
+        """Show lines in the place of those that are shown."""
         width = shutil.get_terminal_size().columns
-        self._stream.write("\r\x1b[K" + text[: width - 1])
+        self._stream.write(self._cleared() + "\n".join(fitted(line, width - 1) for line in lines))
         self._stream.flush()
-        self._shown = True
+        self._shown = len(lines)
+
+    def _cleared(self) -> str:
+        """What takes away the lines that are shown, from the last one up."""
+        return "\r\x1b[K" + "\x1b[A\x1b[K" * (self._shown - 1)
 
 
 class _Clearing:
@@ -272,6 +278,22 @@ class _Clearing:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def fitted(text: str, width: int) -> str:
+    """The beginning of a text that has at most so many columns of a terminal.
+
+    >>> fitted("state of 東京", 11), fitted("state", 11)
+    ('state of 東', 'state')
+    """
+    columns = 0
+    for place, char in enumerate(text):
+        columns += (
+            0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        )
+        if columns > width:
+            return text[:place]
+    return text
 
 
 def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -262,8 +263,9 @@ def _progress(
     name: str, plan: PhysicalPlan, state: str, log: Log | None, level: str, *, as_json: bool
 ) -> Progress:
     """Where a run's progress goes."""
+    from sqlstream.cli.live import LiveProgress
     from sqlstream.cli.logged_progress import LoggedLines, Together
-    from sqlstream.cli.progress import JsonLines, QuietLines, TerminalProgress, TextLines
+    from sqlstream.cli.progress import JsonLines, QuietLines, TextLines
 
     logged = None if log is None else LoggedLines(log, plan, state)
     if as_json:
@@ -273,7 +275,12 @@ def _progress(
         return logged
     if not is_shown(INFO, level):
         return QuietLines(name, plan, state, level)
-    return (TerminalProgress if sys.stderr.isatty() else TextLines)(name, plan, state)
+    return (LiveProgress if _moves_cursor() else TextLines)(name, plan, state)
+
+
+def _moves_cursor() -> bool:
+    """Whether standard error is a terminal whose lines can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _orders(skipped: Sequence[str], read_again: Sequence[str], base_dir: str) -> FileOrders | None:

@@ -24,8 +24,10 @@ from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.state.dead_letters import Wanted, count_dead_letters, read_dead_letters
 from sqlstream.state.replaying import Replayed, replay
+from sqlstream.storage.journal import Journal
 from sqlstream.storage.mended_rows import all_mended_rows
 from sqlstream.storage.savepoints import Savepoints
+from sqlstream.storage.verification import damaged_descriptions
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -506,7 +508,13 @@ def test_a_source_that_is_no_files(tmp_path: Path) -> None:
 def test_a_mended_row_that_is_damaged(tmp_path: Path) -> None:
     mended = begun(tmp_path)
     replayed(tmp_path, text(), mended)
+    store = store_of(tmp_path)
+    last = Journal(store).manifest(1)
+    assert list(damaged_descriptions(store, last)) == []
     for file in (tmp_path / "state/sources/t/mended/text").iterdir():
+        name = f"sources/t/mended/text/{file.name}"
+        file.write_bytes(file.read_bytes() + b"9,z\n")
+        assert (name, "has another content than its name says") in list(damaged_descriptions(store, last))
         file.unlink()
     with pytest.raises(DiagnosticError) as error:
         run(tmp_path, text())
