@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 
 from sqlstream import __version__
+from sqlstream.cli.log import ERROR, log_of
 from sqlstream.cli.output import OutputError, drop_output, open_streams
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -29,7 +30,7 @@ _EXIT_CODES = {"PRJ": 2, "STA": 4, "ENV": 5}
 _MACHINE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
-#: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command`.
+#: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command` (`-` is `_` there).
 COMMANDS = {
     "init": "Make a small project that runs.",
     "check": "Find mistakes in a pipeline without running it.",
@@ -38,6 +39,7 @@ COMMANDS = {
     "run": "Run a pipeline, or go on where it stopped.",
     "status": "Show how pipelines are: running or stopped, lag, watermark, errors.",
     "stop": "Ask a run to end after its epoch, from another process or machine.",
+    "dead-letters": "Look at the rows that pipelines could not use, and why.",
     "savepoint": "Name the state of a pipeline; list, show, export and import savepoints.",
     "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "test": "Run unit tests: rows for the sources, and what sinks and views must have then.",
@@ -56,7 +58,8 @@ class LazyGroup(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"sqlstream.cli.{cmd_name}").command
+        module = importlib.import_module(f"sqlstream.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -130,7 +133,7 @@ def _run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         with suppress(OutputError):
-            sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
+            _interrupted(arguments)
         first = error.__cause__ if isinstance(error, click.Abort) else error  # click makes another of it
         return _SIGNALLED + int(getattr(first, "number", signal.SIGINT))
     except OutputError:
@@ -141,7 +144,7 @@ def _run(arguments: Sequence[str]) -> int:
             _report([diagnostic], arguments)
             return _EXIT_CODES.get(diagnostic.code[:3], 1)
         with suppress(OutputError):
-            _bug(error)
+            _bug(error, arguments)
         return _BUG
 
 
@@ -176,7 +179,8 @@ def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None
 
     with suppress(OutputError):
         if not _wants_json(arguments):
-            show(diagnostics)
+            log = log_of(arguments)
+            show(diagnostics) if log is None else log.diagnostics(diagnostics)
             return
         try:
             click.echo(to_json(diagnostics, ok=False))
@@ -241,11 +245,25 @@ def _has_folder() -> bool:
     return True
 
 
-def _bug(error: Exception) -> None:
+def _interrupted(arguments: Sequence[str]) -> None:
+    text, log = "interrupted: what was not committed is done again by the next run", log_of(arguments)
+    if log is None:
+        sys.stderr.write(f"\n{text}\n")
+    else:
+        log.write(ERROR, "interrupted", text)
+
+
+def _bug(error: Exception, arguments: Sequence[str]) -> None:
     debug = os.environ.get("SQLSTREAM_DEBUG", "") not in ("", "0")
+    first = (str(error).strip() or "no message").split("\n")[0]
+    log = log_of(arguments)
+    if log is not None:
+        trace = {"traceback": "".join(traceback.format_exception(error))} if debug else {}
+        text = f"sqlstream failed, and this is a bug of ours: {type(error).__name__}: {first}"
+        log.write(ERROR, "bug", text, **trace)
+        return
     if debug:
         traceback.print_exception(error)
-    first = (str(error).strip() or "no message").split("\n")[0]
     sys.stderr.write(f"sqlstream failed, and this is a bug of ours: {type(error).__name__}: {first}\n")
     if not debug:
         sys.stderr.write("  run again with SQLSTREAM_DEBUG=1 to see where\n")

@@ -100,6 +100,25 @@ rows_option = click.option(
 )
 
 
+def log_options(command: _Command) -> _Command:
+    """How a run writes its log."""
+    level = click.option(
+        "--log-level",
+        type=click.Choice(["info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The least important of what is written to standard error.",
+    )
+    form = click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What is written to standard error: text, or one JSON object per line.",
+    )
+    return form(level(command))
+
+
 def spark_options(command: _Command) -> _Command:
     """Where and how Spark runs."""
     return conf_option(master_option(parallelism_option(command)))

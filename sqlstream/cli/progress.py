@@ -1,4 +1,4 @@
-"""What a run reports while it works: a live line on a terminal, a line per epoch elsewhere, or JSON.
+"""What a run reports while it works: a live line on a small terminal, a line per epoch elsewhere, or JSON.
 
 Everything but JSON goes to standard error, so that `print` sinks own standard output.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
+from sqlstream.cli.log import WARNING, is_shown
 from sqlstream.cli.output import json_line
 from sqlstream.connectors.filesystem.paths import listed
 from sqlstream.runtime.loop.epoch import shown_watermark
@@ -125,6 +127,11 @@ class JsonLines:
         self._out.flush()
 
 
+def timed_sources(plan: PhysicalPlan) -> frozenset[str]:
+    """The sources with a watermark."""
+    return frozenset(source.name for source in plan.sources if source.watermark is not None)
+
+
 class TextLines:
     """One line per epoch, then a summary."""
 
@@ -134,7 +141,7 @@ class TextLines:
         self._state_dir = without_password(state_dir)
         self._stream = stream or sys.stderr
         self._left = Left()
-        self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)
+        self._timed = timed_sources(plan)
 
     def __enter__(self) -> Self:
         """Nothing to prepare."""
@@ -174,12 +181,34 @@ class TextLines:
         self._stream.flush()
 
 
+class QuietLines(TextLines):
+    """Only what goes wrong, from the level `least` on."""
+
+    def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, least: str) -> None:
+        super().__init__(name, plan, state_dir)
+        self._least = least
+
+    def phase(self, text: str) -> None:
+        """Nothing."""
+
+    def restart(self, restart: Restart) -> None:
+        """Show what failed, if warnings are shown."""
+        if is_shown(WARNING, self._least):
+            super().restart(restart)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Nothing."""
+
+    def finished(self, result: RunResult) -> None:
+        """Nothing."""
+
+
 class TerminalProgress(TextLines):
     """The same on one line that is written over, out of the way of whatever is printed."""
 
     def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
         super().__init__(name, plan, state_dir, stream)
-        self._shown = False
+        self._shown = 0
         self._out = sys.stdout
 
     def __enter__(self) -> Self:
@@ -217,17 +246,22 @@ class TerminalProgress(TextLines):
         super().finished(result)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Take the lines away."""
         if self._shown:
-            self._stream.write("\r\x1b[K")
+            self._stream.write(self._cleared())
             self._stream.flush()
-            self._shown = False
+            self._shown = 0
 
-    def _live(self, text: str) -> None:
+    def _live(self, *lines: str) -> None:
+        """Show lines in the place of those that are shown."""
         width = shutil.get_terminal_size().columns
-        self._stream.write("\r\x1b[K" + text[: width - 1])
+        self._stream.write(self._cleared() + "\n".join(fitted(line, width - 1) for line in lines))
         self._stream.flush()
-        self._shown = True
+        self._shown = len(lines)
+
+    def _cleared(self) -> str:
+        """What takes away the lines that are shown, from the last one up."""
+        return "\r\x1b[K" + "\x1b[A\x1b[K" * (self._shown - 1)
 
 
 class _Clearing:
@@ -244,6 +278,22 @@ class _Clearing:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def fitted(text: str, width: int) -> str:
+    """The beginning of a text that has at most so many columns of a terminal.
+
+    >>> fitted("state of 東京", 11), fitted("state", 11)
+    ('state of 東', 'state')
+    """
+    columns = 0
+    for place, char in enumerate(text):
+        columns += (
+            0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        )
+        if columns > width:
+            return text[:place]
+    return text
 
 
 def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> str:

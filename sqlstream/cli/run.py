@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,10 +14,12 @@ import click
 
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
+from sqlstream.cli.log import INFO, WARNING, Log, is_shown
 from sqlstream.cli.opened import opened
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, parse_pairs, pipeline_name
+from sqlstream_planner.diagnostics import DiagnosticError
 
 if TYPE_CHECKING:
     from sqlstream.cli.progress import Progress
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
     help="Serve metrics for Prometheus at http://HOST:PORT/metrics while it runs. HOST: 127.0.0.1 by default.",
 )
 @options.profile_option
+@options.log_options
 @click.option(
     "--json",
     "as_json",
@@ -112,6 +116,8 @@ def command(
     drain: bool,
     metrics: str | None,
     profile: str | None,
+    log_format: str,
+    log_level: str,
     as_json: bool,
 ) -> int:
     """Run a pipeline, or go on where it stopped.
@@ -130,7 +136,11 @@ def command(
     conf = parse_pairs(settings, "--conf")
     pipeline = opened(file, profile, variables)
     project, planned, base_dir = pipeline.project, pipeline.planned, pipeline.base_dir
-    if not as_json:
+    name = pipeline_name(planned, file)
+    log = Log(name, log_level, planned.secrets) if log_format == "json" else None
+    if log is not None:
+        log.diagnostics(planned.warnings)
+    elif not as_json and is_shown(WARNING, log_level):
         show(planned.warnings, planned.rendered.sources)
     check_accepted(accepted, planned.physical)
     check_paths(planned, file.parent)
@@ -152,9 +162,8 @@ def command(
 
     hide_pandas_from_arrow()  # small epochs run here
     check_feedback(physical, planned.written, base_dir, state)
-    name = pipeline_name(planned, file)
-    progress = _progress(name, physical, state, as_json=as_json)
-    tell = _Warnings(progress, planned.rendered.sources)
+    progress = _progress(name, physical, state, log, log_level, as_json=as_json)
+    tell = _Warnings(progress, planned.rendered.sources, log, log_level)
     warnings = EpochWarnings(physical, tell)
 
     def epoch(report: EpochReport) -> None:
@@ -195,13 +204,19 @@ def command(
 
     try:
         with _measured(request, metrics) as request:
-            if as_json:
+            if as_json or log is not None:
                 attempt(accepted)
                 return 0
             needed = until_agreed(attempt, accepted, planned.rendered.sources)
         if needed is not None:
             sys.stderr.write(f"{name}: nothing was changed\n")
             return needed.exit_code
+    except DiagnosticError as error:
+        if log is not None:
+            log.diagnostics(error.diagnostics)
+        if log is None or as_json:
+            raise
+        return error.exit_code
     except OutputError as error:
         if error.reader_gone:
             sys.stderr.write(
@@ -218,16 +233,21 @@ def command(
 class _Warnings:
     """Prints each warning of a run once: an attempt that was agreed to meets the same again."""
 
-    def __init__(self, progress: Progress, sources: Mapping[str, str]) -> None:
+    def __init__(self, progress: Progress, sources: Mapping[str, str], log: Log | None, level: str) -> None:
         self._progress = progress
         self._sources = sources
+        self._log = log
+        self._level = level
         self._printed: set[Diagnostic] = set()
 
     def __call__(self, warning: Diagnostic) -> None:
         if warning not in self._printed:
             self._printed.add(warning)
-            self._progress.clear()
-            show([warning], self._sources)
+            if self._log is not None:
+                self._log.diagnostics([warning])
+            elif is_shown(WARNING, self._level):
+                self._progress.clear()
+                show([warning], self._sources)
 
 
 def _measured(request: RunRequest, address: str | None) -> AbstractContextManager[RunRequest]:
@@ -239,13 +259,28 @@ def _measured(request: RunRequest, address: str | None) -> AbstractContextManage
     return measured(request, address)
 
 
-def _progress(name: str, plan: PhysicalPlan, state: str, *, as_json: bool) -> Progress:
+def _progress(
+    name: str, plan: PhysicalPlan, state: str, log: Log | None, level: str, *, as_json: bool
+) -> Progress:
     """Where a run's progress goes."""
-    from sqlstream.cli.progress import JsonLines, TerminalProgress, TextLines
+    from sqlstream.cli.live import LiveProgress
+    from sqlstream.cli.logged_progress import LoggedLines, Together
+    from sqlstream.cli.progress import JsonLines, QuietLines, TextLines
 
+    logged = None if log is None else LoggedLines(log, plan, state)
     if as_json:
-        return JsonLines(name, state)
-    return (TerminalProgress if sys.stderr.isatty() else TextLines)(name, plan, state)
+        lines = JsonLines(name, state)
+        return lines if logged is None else Together(lines, logged)
+    if logged is not None:
+        return logged
+    if not is_shown(INFO, level):
+        return QuietLines(name, plan, state, level)
+    return (LiveProgress if _moves_cursor() else TextLines)(name, plan, state)
+
+
+def _moves_cursor() -> bool:
+    """Whether standard error is a terminal whose lines can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _orders(skipped: Sequence[str], read_again: Sequence[str], base_dir: str) -> FileOrders | None:

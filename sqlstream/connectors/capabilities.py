@@ -7,10 +7,12 @@ names these as its bases has its signatures checked where it is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import Split
+    from sqlstream.storage.mended_rows import MendedRow
     from sqlstream_operators.plan.spec import SinkSpec
 
 
@@ -49,6 +51,39 @@ class Awaited(Protocol):
     @property
     def waits_for(self) -> str:
         """That in words, such as "files in 'x'"."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What is read instead of a row that could not be read: the `content` of a file whose name has this `ending`.
+
+    `origin` is where the row is, as the source has it in its list.
+    """
+
+    origin: str
+    content: bytes
+    ending: str
+
+
+class NotMendedError(Exception):
+    """A dead-letter row that can't be read again, though it was mended: why, and what can be done instead."""
+
+    def __init__(self, why: str, instead: str) -> None:
+        super().__init__(why)
+        self.why, self.instead = why, instead
+
+
+@runtime_checkable
+class Mending(Protocol):
+    """A source that reads rows which were dead letters once more when they are mended (`storage.mended_rows`)."""
+
+    def mend(self, letter: Mapping[str, Any], text: bytes) -> Mended:
+        """What is read instead of a malformed row of it, if `text` is how it should have been. Raises NotMendedError."""
+        ...
+
+    def has_read(self, row: MendedRow, position: Mapping[str, Any]) -> bool:
+        """Whether a mended row was read by a source that stands at `position`."""
         ...
 
 

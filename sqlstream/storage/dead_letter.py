@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.task.dead_letters import STAGED, digest
 
 FOLDER = "dead-letter"
+#: Where withdrawn rows are kept, for whoever asks what became of them; no run reads it.
+WITHDRAWN = "dead-letter-withdrawn"
 
 
 def visible_name(staged: str) -> str:
@@ -31,6 +33,15 @@ def visible_name(staged: str) -> str:
     """
     task = staged.removeprefix(f"{STAGED}/").rsplit("-", 1)[0]
     return f"{FOLDER}/{task}.jsonl"
+
+
+def withdrawn_name(name: str, epoch: int) -> str:
+    """The name of the rows that `epoch` withdrew of a file.
+
+    >>> withdrawn_name("dead-letter/epoch-000042-0-00003.jsonl", 57)
+    'dead-letter-withdrawn/by-000057/epoch-000042-0-00003.jsonl'
+    """
+    return f"{WITHDRAWN}/by-{epoch:06d}/{name.removeprefix(f'{FOLDER}/')}"
 
 
 def commit(store: CheckpointStore, staged: Iterable[str], *, after_a_crash: bool = False) -> None:
@@ -54,20 +65,29 @@ def abort_uncommitted(store: CheckpointStore, last_epoch: int) -> None:
             store.delete(name)
 
 
-def withdraw(store: CheckpointStore, tables: Collection[str], before: int) -> None:
-    """Take the malformed rows of some tables out of the dead letters of all epochs before one. Repeatable."""
+def withdraw(store: CheckpointStore, tables: Collection[str], epoch: int) -> None:
+    """Take the malformed rows of some tables out of the dead letters of all epochs before `epoch`. Repeatable.
+
+    They are kept beside, with `withdrawn_in`.
+    """
     if not tables:
         return
-    for name in _of_epochs(store, FOLDER, before):
+    for name in of_epochs(store, FOLDER, epoch):
         with tempfile.TemporaryDirectory(prefix="sqlstream-letters-") as made:
-            file = Path(made) / "letters"
+            file, beside = Path(made) / "letters", Path(made) / "withdrawn"
             kept = gone = 0
-            with file.open("wb") as out:
-                for line in _lines(store, name):
-                    if _is_of(json.loads(line), tables):
+            with file.open("wb") as out, beside.open("w", encoding="utf-8") as withdrawn:
+                for line in lines(store, name):
+                    letter = json.loads(line)
+                    if is_of(letter, tables):
+                        withdrawn.write(
+                            json.dumps(letter | {"withdrawn_in": epoch}, ensure_ascii=False) + "\n"
+                        )
                         gone += 1
                     else:
                         kept += out.write(line + b"\n")
+            if gone:
+                store.put(withdrawn_name(name, epoch), beside)
             if not kept:
                 store.delete(name)
             elif gone:
@@ -83,15 +103,15 @@ def report_again(
     """
     there: set[str] = set()
     if more:
-        for name in _of_epochs(store, FOLDER, epoch):
-            there |= {_row(letter) for letter in map(json.loads, _lines(store, name)) if _is_of(letter, more)}
+        for name in of_epochs(store, FOLDER, epoch):
+            there |= {row_of(letter) for letter in map(json.loads, lines(store, name)) if is_of(letter, more)}
     number = 0
     with tempfile.TemporaryDirectory(prefix="sqlstream-letters-") as made:
         file = Path(made) / "letters"
         with file.open("w", encoding="utf-8") as out:
-            for name in _of_epochs(store, f"{folder}/{FOLDER}"):
-                for letter in map(json.loads, _lines(store, name)):
-                    if _is_of(letter, whole) or (_is_of(letter, more) and _row(letter) not in there):
+            for name in of_epochs(store, f"{folder}/{FOLDER}"):
+                for letter in map(json.loads, lines(store, name)):
+                    if is_of(letter, whole) or (is_of(letter, more) and row_of(letter) not in there):
                         out.write(json.dumps(letter | {"epoch": epoch}, ensure_ascii=False) + "\n")
                         number += 1
         if not number:
@@ -102,7 +122,13 @@ def report_again(
     return staged, number
 
 
-def _of_epochs(store: CheckpointStore, folder: str, before: int | None = None) -> list[str]:
+def malformed_in(store: CheckpointStore, folder: str, table: str) -> Iterator[dict[str, Any]]:
+    """The malformed rows of a table that a backfill in `folder` found."""
+    for name in of_epochs(store, f"{folder}/{FOLDER}"):
+        yield from (letter for letter in map(json.loads, lines(store, name)) if is_of(letter, {table}))
+
+
+def of_epochs(store: CheckpointStore, folder: str, before: int | None = None) -> list[str]:
     """The files of dead letters in a folder, of epochs before one."""
     found = []
     for name in store.list(folder):
@@ -112,7 +138,8 @@ def _of_epochs(store: CheckpointStore, folder: str, before: int | None = None) -
     return found
 
 
-def _lines(store: CheckpointStore, name: str) -> Iterator[bytes]:
+def lines(store: CheckpointStore, name: str) -> Iterator[bytes]:
+    """The rows of a file, as they are written. Raises FileNotFoundError when the first is asked for."""
     with store.open(name) as file:
         rest = b""
         while block := file.read(1 << 20):
@@ -122,11 +149,12 @@ def _lines(store: CheckpointStore, name: str) -> Iterator[bytes]:
         yield rest
 
 
-def _is_of(letter: dict[str, Any], tables: Collection[str]) -> bool:
+def is_of(letter: Mapping[str, Any], tables: Collection[str]) -> bool:
+    """Whether it is a malformed row of one of these tables."""
     return letter.get("kind") == "malformed" and letter.get("source") in tables
 
 
-def _row(letter: dict[str, Any]) -> str:
+def row_of(letter: Mapping[str, Any]) -> str:
     """What stands for the row of a dead letter, whatever was wrong with it."""
     names = ("source", "origin", "line", "position", "row", "row_base64")
     return json.dumps([letter.get(name) for name in names], sort_keys=True)

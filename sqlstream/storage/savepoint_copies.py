@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
+from sqlstream.storage import mended_rows
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, RunInfo
 from sqlstream.storage.savepoints import Savepoint, Savepoints, imported_folder
@@ -29,9 +30,7 @@ def export_savepoint(store: CheckpointStore, savepoint: Savepoint, target: Check
     file of the savepoint is missing or damaged.
     """
     _check_folder(target)
-    listed = [
-        name for folder in savepoint.source_folders for name in store.list(f"{savepoint.prefix}{folder}")
-    ]
+    listed = [name for folder in savepoint.source_folders for name in _listed(store, savepoint, folder)]
     own = {*savepoint.files, *(name.removeprefix(savepoint.prefix) for name in listed)}
     if set(target.list()) - own:
         raise DiagnosticError(
@@ -147,8 +146,19 @@ def _copy_all(
             target.delete(name)
             raise _damaged(store, name, f"is not the one that savepoint `{savepoint.name}` names")
     for folder in sorted(savepoint.source_folders):
-        for name in store.list(f"{savepoint.prefix}{folder}"):
+        for name in _listed(store, savepoint, folder):
             _copy(store, name, target, f"{prefix}{name.removeprefix(savepoint.prefix)}", link=not verify)
+
+
+def _listed(store: CheckpointStore, savepoint: Savepoint, folder: str) -> list[str]:
+    """What a source has in its folder: what it has listed, and the mended rows that it has read.
+
+    A mended row that was read later, or not yet, is none of the savepoint's: the row itself may not have been read by then.
+    """
+    where = f"{savepoint.prefix}{folder}"
+    positions = [source.position for source in savepoint.manifest.positions if source.folder == folder]
+    read = {name for position in positions for name in mended_rows.read_by(store, where, position)}
+    return [name for name in store.list(where) if not mended_rows.is_mended(name, where) or name in read]
 
 
 def _copy(store: CheckpointStore, name: str, target: CheckpointStore, new: str, *, link: bool) -> None:

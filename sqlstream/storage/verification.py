@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlstream.storage import dead_letter, identity
+from sqlstream.storage import dead_letter, identity, mended_rows
 from sqlstream.storage.checked_json import DamagedFileError, check
 from sqlstream.storage.journal import Journal, digest_of, physical_plan_name, sql_name
 from sqlstream.storage.manifest import Manifest
@@ -42,6 +42,11 @@ def damaged_descriptions(
             if name not in there:
                 yield name, "is missing: the list of files is incomplete"
         for name in there:
+            if name.startswith(f"{prefix}{folder}/{mended_rows.TEXT}/"):
+                what = mended_rows.damage(name, store.get(name))
+                if what is not None:
+                    yield name, what
+                continue
             try:
                 check(name, store.get(name))
             except DamagedFileError as error:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from sqlstream.cli.live import LiveProgress
 from sqlstream.cli.progress import (
     TerminalProgress,
     TextLines,
@@ -22,6 +27,7 @@ from sqlstream.runtime.tasks.job import EpochOutcome, SourceOutcome
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream_operators.plan.watermarks import OUTSIDE, WATERMARK_MIN
 from sqlstream_planner.diagnostics import Diagnostic
+from tests.e2e.killing import ROOT
 
 SQL = """
 CREATE TABLE t (a INT) WITH ('connector' = 'datagen');
@@ -145,6 +151,101 @@ def test_the_live_line_makes_way_for_rows(
     assert parts[3] == "a row\n"
     assert parts[4].startswith("epoch 2")
     assert parts[5].startswith("p: stopped, what was read is committed")
+
+
+def test_figures_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    clock = iter([0.0, 2.0, 4.0, 40.0])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "30")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with LiveProgress("p", PLAN, "state", terminal, clock=lambda: next(clock)) as progress:
+        progress.phase("starting Spark")
+        progress.epoch(report(1, malformed=2))
+        progress.epoch(report(2, lag=0))
+        sys.stdout.write("a row\n")
+        progress.epoch(report(3, lag=None))
+    screen = Screen()
+    for piece, shown in zip(terminal.getvalue().split("\r"), range(9), strict=False):
+        screen.write("\r" * bool(shown) + piece)
+        if shown == 2:
+            assert screen.shown == [
+                "p: epoch 1  1,500 rows/s",
+                "  read   t  3,000 rows  lag 12,000",
+                "  wrote  files  3,000 rows",
+                "  state  10 rows, 2.0 KiB",
+                "  dead   2 malformed",
+            ]
+        elif shown == 5:
+            assert screen.shown[0] == "a row"
+            assert screen.shown[1:3] == ["p: epoch 3  83 rows/s", "  read   t  9,000 rows"]
+    assert screen.shown == ["a row"]
+
+
+def test_a_low_terminal_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setenv("LINES", "8")
+    with LiveProgress("p", PLAN, "state", terminal) as progress:
+        progress.epoch(report(1))
+    assert "\n" not in terminal.getvalue()
+    assert "epoch 1  3,000 rows in" in terminal.getvalue()
+
+
+def test_a_run_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text(
+        "CREATE TABLE t (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'csv');\n"
+        "CREATE TABLE o WITH ('connector' = 'print') AS SELECT n FROM t;\n"
+    )
+    (tmp_path / "in").mkdir()
+    for n in range(2):
+        (tmp_path / "in" / f"{n}.csv").write_text(f"{n}\n")
+    ours, theirs = pty.openpty()
+    path = os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators"))
+    command = [sys.executable, "-m", "sqlstream", "run", "a.sql", "--max-files-per-epoch", "1"]
+    environment = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "LINES": "30", "COLUMNS": "100"}
+    running = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    found = b""
+    with contextlib.suppress(OSError):  # so a pseudo-terminal ends
+        while piece := os.read(ours, 1 << 16):
+            found += piece
+    os.close(ours)
+    assert running.wait(60) == 0, found
+    screen = Screen()
+    screen.write(found.decode().replace("\r\n", "\n"))
+    assert "\x1b[A" in found.decode()
+    assert "  read   t  2 rows" in found.decode()
+    # Of all that was written over nothing is left.
+    assert [line for line in screen.shown if line.startswith(("a: epoch", "  state  0"))] == []
+    assert sum(line.startswith("+I") for line in screen.shown) == 2
+    assert "a: done, all input that is there is read, all results are committed" in screen.shown
+
+
+class Screen:
+    """What a terminal shows of what is written to it, as far as a run moves its cursor."""
+
+    def __init__(self) -> None:
+        self.lines = [""]
+        self._row = 0
+
+    @property
+    def shown(self) -> list[str]:
+        return "\n".join(self.lines).rstrip().split("\n")
+
+    def write(self, text: str) -> None:
+        while text:
+            if text.startswith("\x1b[K"):
+                self.lines[self._row], text = "", text[3:]
+            elif text.startswith("\x1b[A"):
+                self._row, text = self._row - 1, text[3:]
+            elif text[0] == "\n":
+                self._row, text = self._row + 1, text[1:]
+                self.lines += [""] * (self._row + 1 - len(self.lines))
+            elif text[0] == "\r":
+                text = text[1:]
+            else:
+                self.lines[self._row] += text[0]
+                text = text[1:]
 
 
 def test_changes_are_not_called_rows() -> None:

@@ -1,8 +1,8 @@
 """Every command in the documentation runs, and shows what the page says it shows.
 
-A `console` block is a list of commands; what follows a command is the start of its standard output. The blocks of a
-page run one after the other in one folder: a copy of the example pipelines. Those of the README run as processes, as a
-reader runs them; those of the other pages in this one, with the Spark that all tests share.
+A `console` block is a list of commands; what follows a command is the start of its standard output, which `> FILE`
+keeps. The blocks of a page run one after the other in one folder: a copy of the example pipelines. Those of the README run
+as processes, as a reader runs them; those of the other pages in this one, with the Spark that all tests share.
 """
 
 from __future__ import annotations
@@ -73,18 +73,21 @@ def test_commands_do_what_the_page_says(
     for step in steps(page):
         if step.command.startswith("make "):
             continue
-        if step.command.startswith("echo "):  # a file that comes
+        if step.command.startswith(("echo ", "sed ")):  # a file that comes, or is edited
             subprocess.run(step.command, shell=True, cwd=folder, check=True)
             before.clear()
             continue
-        words = shlex.split(step.command, comments=True)
+        command, _, file = step.command.partition(" > ")
+        words = shlex.split(command, comments=True)
         assert words[0] == "sqlstream", step.command
         if page.name == "README.md":
-            command = [sys.executable, "-m", *words]
-            done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+            program = [sys.executable, "-m", *words]
+            done = subprocess.run(program, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
         else:
             done = sqlstream_here(*words[1:])
         assert done.returncode == 0, f"{step.command}\n{done.stdout}\n{done.stderr}"
+        if file:
+            (folder / file).write_text(done.stdout, encoding="utf-8")
         shown = done.stdout.splitlines()
         assert shown[: len(step.output)] == step.output, step.command
         if words[1] == "run" and step.command in before:

@@ -39,7 +39,7 @@ def test_commands_and_options_are_there(page: Path) -> None:
     shown = [line.removeprefix("$ ") for block in _BLOCK.findall(text) for line in block.splitlines()]
     for code in [*_SPAN.findall(text), *shown]:
         words = code.split()
-        if words[:1] == ["sqlstream"] and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
+        if words[:1] == ["sqlstream"] and len(words) > 1 and re.fullmatch(r"[a-z-]+", words[1]):
             assert f"sqlstream {words[1]}" in COMMANDS, code
             found = COMMANDS[f"sqlstream {words[1]}"]
             if isinstance(found, click.Group) and len(words) > 2 and re.fullmatch(r"[a-z]+", words[2]):

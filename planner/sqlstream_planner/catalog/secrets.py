@@ -45,16 +45,20 @@ class Secrets:
             spec, options={key: self._text(spec.name, key, value) for key, value in spec.options.items()}
         )
 
+    def masked(self, text: str) -> str:
+        """A text as it may be shown.
+
+        >>> Secrets({"t.password": "hunter2", "u.password": "x"}).masked("user x, password hunter2")
+        'user x, password ***'
+        """
+        for secret in sorted({v for v in self.values.values() if len(v) >= _TELLING}, key=len, reverse=True):
+            if secret in text:
+                text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+        return text
+
     def hidden_in(self, error: DiagnosticError) -> DiagnosticError:
         """An error as it may be shown: a server or a driver may have put a password into its words."""
-        known = sorted({v for v in self.values.values() if len(v) >= _TELLING}, key=len, reverse=True)
-
-        def shown(text: str) -> str:
-            for secret in known:
-                if secret in text:
-                    text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
-            return text
-
+        shown = self.masked
         for diagnostic in error.diagnostics:
             texts = (diagnostic.message, *diagnostic.notes, diagnostic.help or "")
             if any(shown(text) != text for text in texts):

@@ -8,17 +8,23 @@ A segment has `files`, which are added at the end, and may have `updates` of fil
 that was not read yet, or that a file is passed over. A file may be in the log again, as another version; the last one is
 what its path stands for. An update of a file that was read says which version of it was, and how much: the history of a
 source is what it has read, whatever its files have become.
+
+Rows that were dead letters and are mended (`storage/mended_rows`) are files, too: the folder of the segments has them, and
+paths of theirs are relative to it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.storage.checked_json import DamagedFileError, decode, encode
-from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream.storage.mended_rows import FOLDER as MENDED
+from sqlstream.storage.mended_rows import LISTED, TEXT, MendedRow, is_mended, mended_rows
+from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_path
 
 _KIND = "listing"
 _FILES_PER_SEGMENT = 10_000
@@ -82,7 +88,12 @@ class ListingLog:
         self._files: list[Listed] = []
         self._by_path: dict[str, int] = {}
         self._segments = 0
-        for name in store.list(folder)[:most]:
+        place = store.path(f"{folder}/{TEXT}/")
+        local = local_path(place)
+        self._own = place if local is None else f"{local.absolute()}/"
+        self._mended: list[int] = []
+        segments = [name for name in store.list(folder) if not is_mended(name, folder)]
+        for name in segments[:most]:
             if name != self._segment(self._segments):
                 raise DamagedFileError(
                     self._segment(self._segments), "is missing: the list of files is incomplete"
@@ -109,8 +120,25 @@ class ListingLog:
 
     @property
     def paths(self) -> Sequence[str]:
-        """All paths in it."""
-        return list(self._by_path)
+        """All paths in it, without those of mended rows."""
+        return [path for path in self._by_path if not self.is_mended(path)]
+
+    def is_mended(self, path: str) -> bool:
+        """Whether a path is that of a mended row."""
+        return path.startswith(self._own)
+
+    def mended_path(self, file: str) -> str:
+        """The path of the file of a mended row."""
+        return f"{self._own}{file}"
+
+    def mended_rows(self) -> Sequence[MendedRow]:
+        """The mended rows that are there by now, in the log or not yet. Raises DamagedFileError."""
+        return mended_rows(self._store, self.folder)
+
+    def mended_before(self, file: int, offset: int) -> Sequence[str]:
+        """The files of the mended rows that a source has read which stands at `offset` in the file of number `file`."""
+        numbers = self._mended[: bisect_left(self._mended, file + (offset > 0))]
+        return [self._files[number].entry.path.removeprefix(self._own) for number in numbers]
 
     @property
     def passed_over(self) -> Sequence[str]:
@@ -143,6 +171,8 @@ class ListingLog:
         """
 
         def written(item: Sequence[Any]) -> list[Any]:
+            if item[0].startswith(LISTED):
+                return list(item)
             old = self._read(item).entry
             now = moved(old.path)
             path = now if isinstance(now, str) else now.path
@@ -151,6 +181,8 @@ class ListingLog:
                 return [shown, *item[1:]]
             return [shown, *_version(now), *item[5:]]
 
+        for name in self._store.list(f"{self.folder}/{MENDED}"):
+            store.copy_from(self._store, name, f"{folder}{name.removeprefix(self.folder)}")
         for number in range(self._segments):
             name = self._segment(number)
             content = decode(_KIND, name, self._store.get(name))
@@ -168,6 +200,8 @@ class ListingLog:
             self._files[number] = file
         for file in files:
             self._by_path[file.entry.path] = len(self._files)
+            if self.is_mended(file.entry.path):
+                self._mended.append(len(self._files))
             self._files.append(file)
 
     def _written(self, file: Listed) -> list[Any]:
@@ -197,9 +231,13 @@ class ListingLog:
 
     def shown(self, path: str) -> str:
         """A path as the log has it: relative to its folder, if it is in there."""
+        if self.is_mended(path):
+            return f"{LISTED}{path.removeprefix(self._own)}"
         return path[len(self._root) :] if path.startswith(self._root) else path
 
     def _absolute(self, path: str) -> str:
+        if path.startswith(LISTED):
+            return self.mended_path(path.removeprefix(LISTED))
         return path if path.startswith("/") or "://" in path else self._root + path
 
 

@@ -35,8 +35,8 @@ class MovedFiles:
         missing: list[Listed] = []
         for number, listed in enumerate(log.files):
             path = listed.entry.path
-            if log.number(path) != number:
-                continue  # an earlier version
+            if log.number(path) != number or log.is_mended(path):
+                continue  # an earlier version, or a row that goes with the list
             now = by_name.pop(self._names.name(path), None)
             if now is None:
                 if number >= file and not listed.skipped:

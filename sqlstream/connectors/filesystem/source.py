@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, SourcePlan, Split
+from sqlstream.connectors.capabilities import Mended
 from sqlstream.connectors.filesystem.cutting import FileCutter, ToRead
 from sqlstream.connectors.filesystem.file_ranges import FileRange
 from sqlstream.connectors.filesystem.file_version import check_unchanged
 from sqlstream.connectors.filesystem.history import FileHistory
 from sqlstream.connectors.filesystem.listing import ListingLog
+from sqlstream.connectors.filesystem.mending import mended
 from sqlstream.connectors.filesystem.moved_files import MovedFiles
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
@@ -20,6 +23,7 @@ from sqlstream.connectors.filesystem.paths import FileEntry, resolve, without_cr
 from sqlstream.connectors.filesystem.same_files import same_files
 from sqlstream.connectors.filesystem.source_files import SourceFiles
 from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream.storage.mended_rows import MendedRow, digest_of_read
 from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -32,7 +36,8 @@ class FileSource:
 
     A position is {"segments", "file", "offset"}: how much of the listing log there must be, the number of a
     file in it, and the byte (json, csv) or row (parquet) to go on with. A new run lists the path again; with
-    `source.monitor-interval` it is also listed while it runs, `clock` (seconds) telling when.
+    `source.monitor-interval` it is also listed while it runs, `clock` (seconds) telling when. "mended" stands for the mended
+    rows before it, if there are any.
     """
 
     def __init__(
@@ -92,7 +97,11 @@ class FileSource:
             limits,
             self._files.end,
         )
-        following = {"segments": self._log.segments, "file": cut.file, "offset": cut.offset}
+        following: dict[str, Any] = {"segments": self._log.segments, "file": cut.file, "offset": cut.offset}
+        # Two tables of the same files that have read other rows than each other are not equally far.
+        read = self._log.mended_before(cut.file, cut.offset)
+        if read:
+            following["mended"] = digest_of_read(read)
         ended = self.bounded and cut.file >= len(files) and not self._files.waits
         return SourcePlan(cut.splits, following, ended, cut.taken)
 
@@ -170,6 +179,15 @@ class FileSource:
     def files_there(self) -> Sequence[FileEntry]:
         """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
         return self._files.there()
+
+    def mend(self, letter: Mapping[str, Any], text: bytes) -> Mended:
+        """See `Mending`."""
+        return mended(self._spec, self._options, self._log, letter, text)
+
+    def has_read(self, row: MendedRow, position: Position) -> bool:
+        """See `Mending`."""
+        number = self._log.number(self._log.mended_path(row.file))
+        return number is not None and number < int(position["file"]) + (int(position["offset"]) > 0)
 
     def lag(self, position: Position) -> int | None:
         """An estimate of the rows after `position`, by the average length of a row; None if it is not

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from sqlstream.connectors.api import Orders
 from sqlstream.connectors.filesystem.file_ranges import compression
-from sqlstream.connectors.filesystem.file_version import file_changed, file_vanished, is_same, stamped
+from sqlstream.connectors.filesystem.file_version import (
+    file_changed,
+    file_vanished,
+    is_same,
+    present,
+    stamped,
+)
 from sqlstream.connectors.filesystem.listing import Listed, ListingLog
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import Order
@@ -25,6 +31,7 @@ from sqlstream.connectors.filesystem.paths import (
 )
 from sqlstream.connectors.filesystem.whole_files import is_whole
 from sqlstream.formats.files import Unit
+from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.errors import InputFileError, ListedFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
@@ -101,7 +108,8 @@ class SourceFiles:
         return self._options.monitor_interval_us is not None
 
     def there(self) -> list[FileEntry]:
-        """The files that are there now: none where the path of a watched source does not exist yet.
+        """The files that are there now, rows that were mended behind them: none where the path of a watched source does not
+        exist yet.
 
         Raises DiagnosticError (DAT004) if the path does not exist.
         """
@@ -117,6 +125,19 @@ class SourceFiles:
             raise DiagnosticError(*diagnostics, exit_code=error.exit_code) from error
         if self._pattern is not None:
             found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
+        return [*found, *self._mended()]
+
+    def _mended(self) -> list[FileEntry]:
+        """The rows that were mended, a file each. Raises DamagedFileError if one is gone."""
+        found = []
+        for row in self._log.mended_rows():
+            entry = FileEntry(self._log.mended_path(row.file), row.size, 0)
+            if is_local(entry.path):
+                now = present(entry)
+                if now is None:
+                    raise DamagedFileError(entry.path, "is gone: it has a row that was mended and replayed")
+                entry = now
+            found.append(entry)
         return found
 
     def look_again(self) -> None:
@@ -155,6 +176,8 @@ class SourceFiles:
             elif order is not None:
                 read = known.read_before(number, file, offset)
                 self._obey(order, entry, number, replace(known, read=read), started, file, fresh, updates)
+            elif self._log.is_mended(entry.path) and known.skipped and known.read is None:
+                fresh.append(Listed(entry))  # it is not the one that a savepoint had not
             elif not self._is_known(known.entry, entry):
                 untouched = number >= started and not known.skipped
                 if not untouched and (known.skipped or known.entry.size):
@@ -170,7 +193,9 @@ class SourceFiles:
             known = self._log.files[number]
             if known.skipped or known.entry.path in there or self._log.number(known.entry.path) != number:
                 continue
-            if orders.get(known.entry.path) != "skip":
+            # A savepoint that was taken before a mended row was read has it in its list, and has not the row.
+            mended = self._log.is_mended(known.entry.path)
+            if orders.get(known.entry.path) != "skip" and not mended:
                 raise _of_the_state(file_vanished(known.entry))
             updates[number] = replace(known, skipped=True, read=known.read_before(number, file, offset))
         self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}

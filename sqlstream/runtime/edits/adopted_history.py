@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,10 +16,14 @@ from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage import dead_letter
 from sqlstream.storage.manifest import Manifest, SourceState
+from sqlstream.storage.mended_rows import MendedRow, mended_rows, not_among
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted
+
+#: So many rows are named, each with so many characters.
+_NAMED, _SHOWN = 3, 80
 
 #: Computes states and sinks' rows of a program over what its sources have read by a manifest; None if it was stopped.
 RunBackfill = Callable[[Program, Manifest], Backfilled | None]
@@ -81,12 +85,14 @@ def read_history(
 ) -> FromHistory | None:
     """What the history that ends with `until` has for an edit that was `decided`; None if it was stopped.
 
-    Raises ConsentNeededError if history is gone, and OtherRowsError if not the same rows can be read as before.
+    Raises ConsentNeededError if history is gone, OtherRowsError if not the same rows can be read as before, and
+    DiagnosticError (STA034) if rows would be counted twice that were mended.
     """
     with _consents_for_gone_history(program, decided):
         made = run(program, until)
     if made is None:
         return None
+    _check_mended(program, until, made, store)
     unlike = _read_otherwise(program, decided, until, made)
     if unlike:
         raise OtherRowsError(unlike)
@@ -103,6 +109,35 @@ def _read_otherwise(program: Program, decided: EditPlan, until: Manifest, made: 
         and name in known
         and (known[name].malformed or 0) != malformed
         and (known[name].malformed is not None or not until.tally.total)
+    )
+
+
+def _check_mended(program: Program, until: Manifest, made: Backfilled, store: CheckpointStore) -> None:
+    """Raise DiagnosticError (STA034) if rows can be read now in whose place mended ones are read: both would count."""
+    known = go_on(until.positions, program.plan.sources)
+    for name in made.malformed.keys() & known.keys():
+        mended = mended_rows(store, known[name].folder) if known[name].folder else []
+        if not mended:
+            continue
+        readable = not_among(mended, list(dead_letter.malformed_in(store, made.folder, name)))
+        if readable:
+            raise DiagnosticError(_counted_twice(name, readable), exit_code=4)
+
+
+def _counted_twice(name: str, readable: Sequence[MendedRow]) -> Diagnostic:
+    """The diagnostic for rows that an edit reads, and that were dead letters, mended and replayed."""
+    notes = [
+        f"{row.origin}, line {row.row.get('line', '?')}: {str(row.row.get('row', ''))[:_SHOWN]}"
+        for row in readable[:_NAMED]
+    ]
+    if len(readable) > _NAMED:
+        notes.append(f"and {counted(len(readable) - _NAMED, 'row')} more")
+    return Diagnostic(
+        "STA034",
+        f"source `{name}`: {counted(len(readable), 'row')} would be counted as read, and as mended and replayed",
+        notes=(*notes, "they could not be read when they were replayed, and the edited file can read them"),
+        help="keep the columns of the table as they were; or begin a new state directory, which reads the rows as they are: "
+        "--state-dir NEW",
     )
 
 
