@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -28,8 +29,8 @@ def case_of(item: pytest.Item) -> Case:
 def chosen(cases: Sequence[Case], every: int) -> set[int]:
     """The numbers of the cases to run.
 
-    Of a list every so manieth. Of a grid as many, but each value at least once, and of those that are as good for this
-    the one with most pairs of values that no other has.
+    Of a list every so manieth. Of a grid as many, but each value at least once; of those that are as good for this the one
+    with most pairs of values that no other has, and then with those values that were seldom taken.
 
     >>> sorted(chosen([("a",), ("b",), ("c",), ("d",), ("e",)], 2))
     [0, 3, 4]
@@ -46,12 +47,22 @@ def chosen(cases: Sequence[Case], every: int) -> set[int]:
     pairs = [{*combinations(sorted(part), 2)} for part in parts]
     values_left = set[tuple[int, str]]().union(*parts)
     pairs_left = set[tuple[tuple[int, str], tuple[int, str]]]().union(*pairs)
-    left = dict.fromkeys(range(len(cases)))
+    left = set(range(len(cases)))
+    times = Counter[tuple[int, str]]()
     found: set[int] = set()
     while left and (values_left or len(found) < -(-len(cases) // every)):
-        best = max(left, key=lambda n: (len(parts[n] & values_left), len(pairs[n] & pairs_left), -n))
-        del left[best]
+        best = max(
+            left,
+            key=lambda n: (
+                len(parts[n] & values_left),
+                len(pairs[n] & pairs_left),
+                -sum(times[value] for value in parts[n]),
+                -n,
+            ),
+        )
+        left.remove(best)
         found.add(best)
+        times.update(parts[best])
         values_left -= parts[best]
         pairs_left -= pairs[best]
     return found

@@ -147,14 +147,14 @@ def _drive(order: Order, counted: mmap.mmap) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if order.counted or order.step is not None:
-        _count_steps(counted, order.step)
+        _count_steps(counted if order.counted else None, order.step)
     code = driver.main(Path(order.folder), order.rows_per_epoch, order.parallelism, None, faults=at)
     sys.setprofile(None)
     sys.stderr.flush()
     os._exit(code)
 
 
-def _count_steps(counted: mmap.mmap, last: int | None) -> None:
+def _count_steps(counted: mmap.mmap | None, last: int | None) -> None:
     """Count calls of our functions, and their calls of functions in C; kill this process at step `last`."""
     steps = 0
     ours: dict[str, bool] = {}
@@ -171,7 +171,8 @@ def _count_steps(counted: mmap.mmap, last: int | None) -> None:
             steps += 1
             if steps == last:
                 os.kill(os.getpid(), signal.SIGKILL)
-            counted[:] = steps.to_bytes(8, "little")
+            if counted is not None:
+                counted[:] = steps.to_bytes(8, "little")
 
     sys.setprofile(called)
 

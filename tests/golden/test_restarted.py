@@ -89,7 +89,7 @@ def test_nexmark_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_tpch_goes_on_where_it_was(tmp_path: Path) -> None:
-    found = killed(tpch(tmp_path), tmp_path, rows_per_epoch=1100)
+    found = killed(tpch(tmp_path), tmp_path, rows_per_epoch=900)
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")
         load(con)
