@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.examples import is_long
+from tests.planned_once import PLANNING, planned_once
 from tests.rows_given import watched
+from tests.sampling import case_of, chosen
 
 if TYPE_CHECKING:
     from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -67,21 +69,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_after_spark)
     if is_long() or any("[" in argument for argument in config.args):
         return
-    cases: Counter[str] = Counter()
-    kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
+    families: dict[str, list[pytest.Item]] = {}
     for item in items:
-        marker = item.get_closest_marker("sampled")
-        if marker is None:
-            kept.append(item)
-            continue
-        function = item.nodeid.partition("[")[0]
-        # A step to the side in each round, so that no value of an inner parameter is always left out.
-        every, number = marker.args[0], cases[function]
-        cases[function] += 1
-        (kept if (number + number // every) % every == 0 else left_out).append(item)
+        if item.get_closest_marker("sampled") is not None:
+            families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[str] = set()
+    for family in families.values():
+        marker = family[0].get_closest_marker("sampled")
+        assert marker is not None
+        run = chosen([case_of(item) for item in family], marker.args[0])
+        left_out.update(item.nodeid for number, item in enumerate(family) if number not in run)
+    kept = [item for item in items if item.nodeid not in left_out]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = kept
-    config.hook.pytest_deselected(items=left_out)
 
 
 def _after_spark(item: pytest.Item) -> int:
@@ -105,10 +105,15 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A property that runs over rows, and was given none in any of its examples, says nothing: it fails."""
+    """A property that runs over rows, and was given none in any of its examples, says nothing: it fails.
+
+    Where planning is not what is tested, a text is planned once in a test.
+    """
+    once = nullcontext() if item.nodeid.startswith(PLANNING) else planned_once()
     if not hasattr(getattr(item, "obj", None), "hypothesis"):
-        return (yield)
-    with watched() as given:
+        with once:
+            return (yield)
+    with once, watched() as given:
         result = yield
     if given.runs and not given.rows:
         pytest.fail(f"{given.runs} examples of this property, and no row in any of them")

@@ -31,7 +31,10 @@ _OURS = (f"{ROOT / 'sqlstream'}{os.sep}", f"{ROOT / 'operators'}{os.sep}")
 
 @dataclass(frozen=True)
 class Order:
-    """A run of the pipeline of a folder, killed at `point` of the n-th epoch that gets there, or at a step, or not."""
+    """A run of the pipeline of a folder, killed at `point` of the n-th epoch that gets there, or at a step, or not.
+
+    With `counted` its steps are counted, which takes several times as long as the run.
+    """
 
     folder: str
     rows_per_epoch: int
@@ -39,12 +42,15 @@ class Order:
     point: Point | None = None
     occurrence: int = 1
     step: int | None = None
+    counted: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: its exit code (-9 if it was killed), how many steps it made, and what it wrote to stderr."""
+    """How a run ended: its exit code (-9 if it was killed), how many steps it made if they were counted, and what it
+    wrote to stderr.
+    """
 
     code: int
     steps: int
@@ -140,14 +146,15 @@ def _drive(order: Order, counted: mmap.mmap) -> None:
         if point == order.point and reached == order.occurrence:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    _count_steps(counted, order.step)
+    if order.counted or order.step is not None:
+        _count_steps(counted if order.counted else None, order.step)
     code = driver.main(Path(order.folder), order.rows_per_epoch, order.parallelism, None, faults=at)
     sys.setprofile(None)
     sys.stderr.flush()
     os._exit(code)
 
 
-def _count_steps(counted: mmap.mmap, last: int | None) -> None:
+def _count_steps(counted: mmap.mmap | None, last: int | None) -> None:
     """Count calls of our functions, and their calls of functions in C; kill this process at step `last`."""
     steps = 0
     ours: dict[str, bool] = {}
@@ -164,7 +171,8 @@ def _count_steps(counted: mmap.mmap, last: int | None) -> None:
             steps += 1
             if steps == last:
                 os.kill(os.getpid(), signal.SIGKILL)
-            counted[:] = steps.to_bytes(8, "little")
+            if counted is not None:
+                counted[:] = steps.to_bytes(8, "little")
 
     sys.setprofile(called)
 

@@ -96,7 +96,7 @@ def test_tables_are_right_after_kills_at_any_step(tmp_path: Path, database: Data
     (tmp_path / "pipeline.sql").write_text(SQL.format(url=database.url))
     order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2)
     with Killer.running(tmp_path) as killer:
-        first = killer.run(replace(order, point="collected", occurrence=2))
+        first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
         assert first.killed, first.errors
         for point in ("prepared", "published", "committed"):
             killer.kill(replace(order, point=point))

@@ -151,7 +151,7 @@ def test_early_late_ranked_and_conflicting_rows_after_kills(tmp_path: Path, rng:
         _input(folder, rows)
         (folder / "pipeline.sql").write_text(SQL)
     with Killer.running(tmp_path) as killer:
-        whole = killer.finish(Order(str(undisturbed), ROWS_PER_EPOCH, 1))
+        whole = killer.finish(Order(str(undisturbed), ROWS_PER_EPOCH, 1, counted=True))
         _kill_and_finish(killer, killed, rng, whole.steps // 3, itertools.repeat({}))
 
     for sink in ("early", "corrected", "places", "lasts", "best"):
@@ -216,7 +216,7 @@ def test_state_with_a_time_to_live_after_kills(tmp_path: Path, rng: random.Rando
         (tmp_path / "first").mkdir()
         _input(tmp_path / "first", rows)
         (tmp_path / "first" / "pipeline.sql").write_text(AGING)
-        first = killer.run(Order(str(tmp_path / "first"), ROWS_PER_EPOCH, 1, "collected", 2))
+        first = killer.run(Order(str(tmp_path / "first"), ROWS_PER_EPOCH, 1, "collected", 2, counted=True))
         _kill_and_finish(killer, tmp_path, rng, first.steps, _hours())
 
     counts, seen = Aging(4 * HOUR_US), Aging(12 * HOUR_US)

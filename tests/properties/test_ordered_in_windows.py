@@ -25,6 +25,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_window(call: str, tmp_path: Path) -> None:
     check_verbatim(

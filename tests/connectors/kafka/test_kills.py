@@ -126,7 +126,7 @@ def test_results_are_there_once_after_kills_at_any_step(topics: Topics, tmp_path
     rows = _produced(topics, names["source"], rng)
     order = Order(str(tmp_path), rows_per_epoch=300, parallelism=2)
     with Killer.running(tmp_path) as killer:
-        first = killer.run(replace(order, point="collected", occurrence=2))
+        first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
         assert first.killed, first.errors
         for point in ("planned", "prepared", "published", "committed"):
             killer.kill(replace(order, point=point))

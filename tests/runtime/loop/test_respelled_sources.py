@@ -53,6 +53,7 @@ def begun(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "path",
     [
