@@ -57,6 +57,9 @@ def pytest_sessionstart() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """An explicit flag for what must not be rewritten by the way."""
+    parser.addoption(
+        "--rewrite-screenshots", action="store_true", help="make docs/images/dashboard-*.png anew"
+    )
     parser.addoption("--rewrite-identities", action="store_true", help="write tests/identity/goldens anew")
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "plan": "Show what an edited pipeline keeps of its state, before it runs.",
     "run": "Run a pipeline, or go on where it stopped.",
     "status": "Show how pipelines are: running or stopped, lag, watermark, errors.",
+    "ui": "Show pipelines in a browser: graph, epochs, state, the plan of an edit.",
     "stop": "Ask a run to end after its epoch, from another process or machine.",
     "dead-letters": "Look at the rows that pipelines could not use, and why.",
     "savepoint": "Name the state of a pipeline; list, show, export and import savepoints.",

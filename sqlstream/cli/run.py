@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +88,14 @@ if TYPE_CHECKING:
     metavar="[HOST:]PORT",
     help="Serve metrics for Prometheus at http://HOST:PORT/metrics while it runs. HOST: 127.0.0.1 by default.",
 )
+@click.option(
+    "--ui",
+    type=options.ADDRESS,
+    is_flag=False,
+    flag_value="8321",
+    metavar="[[HOST:]PORT]",
+    help="Serve the dashboard of this pipeline while it runs. Default: http://127.0.0.1:8321/",
+)
 @options.profile_option
 @options.log_options
 @click.option(
@@ -115,6 +123,7 @@ def command(
     rewritten: tuple[str, ...],
     drain: bool,
     metrics: str | None,
+    ui: str | None,
     profile: str | None,
     log_format: str,
     log_level: str,
@@ -203,7 +212,7 @@ def command(
             progress.finished(replace(result, left_open=left_open_after(state, result)))
 
     try:
-        with _measured(request, metrics) as request:
+        with _measured(request, metrics) as request, _shown(name, state, ui, log):
             if as_json or log is not None:
                 attempt(accepted)
                 return 0
@@ -257,6 +266,27 @@ def _measured(request: RunRequest, address: str | None) -> AbstractContextManage
     from sqlstream.metrics.server import measured
 
     return measured(request, address)
+
+
+@contextmanager
+def _shown(name: str, state: str, address: str | None, log: Log | None) -> Iterator[None]:
+    """Serves the dashboard of a pipeline while inside, if an address is given. No log has its token."""
+    if address is None:
+        yield
+        return
+    from sqlstream.metrics.server import address_of
+    from sqlstream.ui.server import served
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    store = CheckpointStore(state)
+    with served(lambda: [(name, store)], *address_of(address)) as url:
+        if log is None:
+            sys.stderr.write(f"{name}: dashboard at {url}\n")
+        else:
+            bare, _, token = url.partition("#")
+            more = " (its token is that of SQLSTREAM_UI_TOKEN)" if token else ""
+            log.write(INFO, "dashboard", f"dashboard at {bare}{more}", url=bare)
+        yield
 
 
 def _progress(

@@ -202,25 +202,35 @@ def find_dead_letters(store: CheckpointStore, ids: Collection[str]) -> dict[str,
 
 
 def read_dead_letters(
-    store: CheckpointStore, wanted: Wanted | None = None, *, limit: int | None = None, offset: int = 0
+    store: CheckpointStore,
+    wanted: Wanted | None = None,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
+    newest: bool = False,
 ) -> Iterator[DeadLetterRow]:
     """The dead-letter rows that are `wanted` (None: all), in the order of their epochs: `limit` of them behind `offset`.
+
+    With `newest` the last epoch's come first, and no more files are read than these need.
 
     Raises DiagnosticError (STA001) if the last manifest is damaged.
     """
     asked = wanted or Wanted()
-    found = (row for row in _rows(store, withdrawn=asked.withdrawn) if asked.takes(row))
+    rows = _rows(store, withdrawn=asked.withdrawn, newest=newest)
+    found = (row for row in rows if asked.takes(row))
     return islice(found, offset, None if limit is None else offset + limit)
 
 
-def _rows(store: CheckpointStore, *, withdrawn: bool = False) -> Iterator[DeadLetterRow]:
+def _rows(
+    store: CheckpointStore, *, withdrawn: bool = False, newest: bool = False
+) -> Iterator[DeadLetterRow]:
     """The rows that are there, or those that were withdrawn, once the last epoch is committed wholly."""
     journal = Journal(store)
     _, epochs = journal.epochs()
     last = journal.manifest(epochs[-1]) if epochs else None
     if not withdrawn:
         replayed = _Replayed.of(store, last)
-        for name, content in _files(store, last):
+        for name, content in _files(store, last, newest=newest):
             for row in _of_file(name, content):
                 if not _is_withdrawn(row, last):
                     yield row if replayed is None else replayed.marked(row)
@@ -293,12 +303,14 @@ def _is_withdrawn(row: DeadLetterRow, last: Manifest | None) -> bool:
     return last is not None and row.epoch < last.epoch and dead_letter.is_of(row.fields, last.withdrawn)
 
 
-def _files(store: CheckpointStore, last: Manifest | None) -> Iterator[tuple[str, Iterator[bytes]]]:
+def _files(
+    store: CheckpointStore, last: Manifest | None, *, newest: bool = False
+) -> Iterator[tuple[str, Iterator[bytes]]]:
     """The lines of each file, by the name that it has once the last epoch is committed wholly."""
     names = {name: name for name in store.list(dead_letter.FOLDER)}
     staged = () if last is None else last.dead_letter_files
     names = {dead_letter.visible_name(name): name for name in staged} | names
-    for name, place in sorted(names.items()):
+    for name, place in sorted(names.items(), reverse=newest):
         for found in dict.fromkeys((place, name)):
             content = dead_letter.lines(store, found)
             try:

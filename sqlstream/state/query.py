@@ -89,6 +89,10 @@ class StateDatabase:
         self._reader.close()
         self._scratch.close()
 
+    def interrupt(self) -> None:
+        """End the query that is running, with an error; to be called by another thread."""
+        self._connection.interrupt()
+
     @property
     def counts(self) -> ReadCounts:
         """What was read so far."""

@@ -28,7 +28,7 @@ class RunStatus(PlainData):
     since 1970). `doing` is what the run is at, if that takes long. `epoch` is the last one that it committed, `lag` the rows
     that wait by source (None: not known), `rows` what it has read by source, `rows_per_s` how many it read of late.
     `restarts` is how often in a row it was begun again. `problems` are the diagnostics of its last error: `code`, `message`,
-    `help`.
+    `help`. `base_dir` is what relative paths in its file refer to, on the machine of the run.
     """
 
     run: RunInfo
@@ -42,6 +42,7 @@ class RunStatus(PlainData):
     rows_per_s: float = 0.0
     restarts: int = 0
     problems: tuple[Mapping[str, Any], ...] = ()
+    base_dir: str = ""
 
 
 def write_status(store: CheckpointStore, status: RunStatus) -> None:

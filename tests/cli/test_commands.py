@@ -173,7 +173,7 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
 def test_the_list_of_commands_is_complete() -> None:
     folder = Path(main.__file__).parent
     modules = {
-        f.stem
+        f.stem.replace("_", "-")
         for f in folder.glob("*.py")
         if "click.command(" in f.read_text() or "\n@click.group(" in f.read_text()
     }

@@ -40,7 +40,8 @@ class Report:
     watermark expression in the split, µs, by lane. ahead: rows that are too far ahead of the clock to count for it.
     late: late rows of each late step's operator. uncounted: by table and operator, its rows that were late or had no time.
     malformed: rows that could not be read. letters: the file of the dead-letter rows. state: the new version of this
-    shard, by state id. metrics: by operator step. timings: µs by phase (read, fragment, encode, state, close, write).
+    shard, by state id. metrics: by operator step. made: by operator step, how many rows it gave. timings: µs by phase (read,
+    fragment, encode, state, close, write).
     """
 
     task: str
@@ -59,6 +60,7 @@ class Report:
     parts: tuple[StagedPart, ...] = ()
     state: Mapping[str, ShardVersion] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    made: Mapping[str, int] = field(default_factory=dict)
     timings: Mapping[str, int] = field(default_factory=dict)
     letters: StagedDeadLetters | None = None
 
@@ -90,6 +92,7 @@ class Report:
             ],
             "state": {state: version.to_json() for state, version in self.state.items()},
             "metrics": {step: dict(metrics) for step, metrics in self.metrics.items()},
+            "made": dict(self.made),
             "timings": dict(self.timings),
             "letters": None if self.letters is None else [self.letters.file, dict(self.letters.rows)],
             "tables": [len(blob) for blob in blobs],

@@ -82,6 +82,7 @@ class StageRun:
     uncounted: dict[str, dict[str, int]] = field(default_factory=dict)
     state: dict[str, ShardVersion] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -266,6 +267,7 @@ class StageRun:
             self.late[step.name] = self.late.get(step.name, 0) + late
             self.count_dead_letters(table, step.name, late)
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
+        self.made[step.name] = output.num_rows
         relations.add_table(step.name, output, spec.output)
 
     def _read_by(self, step: JoinStep, relations: Relations) -> None:
@@ -289,6 +291,7 @@ class StageRun:
                     raise DataError(f"join {step.name}: {error.message}", error.sql) from error
             rows, self.metrics[step.name] = result.output, result.metrics
         output = conformed(rows, spec.output, f"join {step.name}", [WEIGHT_COLUMN])
+        self.made[step.name] = output.num_rows
         relations.add_table(step.name, output, spec.output)
 
     def _re_emit(self, step: OperatorStep, stores: Stores, relations: Relations) -> None:
@@ -305,6 +308,7 @@ class StageRun:
             self.state[spec.state.state_id] = store.commit()
         self.metrics[step.name] = {}
         output = conformed(rows, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
+        self.made[step.name] = output.num_rows
         relations.add_table(step.name, output, spec.output)
 
     def _nothing(self, step: OperatorStep, version: ShardVersion, relations: Relations) -> None:
@@ -414,6 +418,7 @@ class StageRun:
             parts=parts,
             state=self.state,
             metrics=self.metrics,
+            made=self.made,
             timings=dict(self.timer.spent),
             letters=self.letters.stage(),
             **figures,

@@ -44,7 +44,7 @@ def run(request: RunRequest) -> RunResult:
     stop = request.stop or StopFlag()
     store, who = CheckpointStore(request.uri, sync=request.sync), _run_info()
     # What a crash of the machine takes of it, nobody misses.
-    status = StatusReporter(CheckpointStore(request.uri, sync=False), who, request.name)
+    status = StatusReporter(CheckpointStore(request.uri, sync=False), who, request.name, request.base)
     request = status.observing(request)
     own_runner, runner = None, request.runner
     if runner is None:

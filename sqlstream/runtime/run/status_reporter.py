@@ -1,4 +1,4 @@
-"""Keeps `status.json` of a run up to date; see `storage.run_status`."""
+"""Keeps `status.json` and the history of epochs of a run up to date; see `storage.run_status`, `storage.epoch_history`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream.runtime.loop.stop import Interrupted
 from sqlstream.runtime.run.request import RunRequest
+from sqlstream.storage.epoch_history import SHOWN_TASKS, EpochRecord, HistoryWriter
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.run_status import (
     ENDED,
@@ -41,6 +42,7 @@ class StatusReporter:
         store: CheckpointStore,
         run: RunInfo,
         pipeline: str,
+        base_dir: str = "",
         *,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
@@ -50,7 +52,8 @@ class StatusReporter:
         self._clock = clock
         self._rows: Counter[str] = Counter()
         self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
-        self._status = RunStatus(run, pipeline, STARTING, 0)
+        self._status = RunStatus(run, pipeline, STARTING, 0, base_dir=base_dir)
+        self._history = HistoryWriter(store)
         self._lock = threading.Lock()
         self._has_begun = False
 
@@ -106,10 +109,12 @@ class StatusReporter:
         status = replace(self._status, at_us=int(self._wall_clock() * 1e6), rows_per_s=self._rate())
         with contextlib.suppress(OSError):
             write_status(self._store, status)
+            self._history.write()
 
     def _epoch(self, report: EpochReport) -> None:
         self._has_begun = True
         self._rows.update(report.rows_read)
+        self._history.add(self._record(report))
         with self._lock:
             self._lately.append((self._clock(), sum(report.rows_read.values())))
         self._status = replace(
@@ -121,6 +126,28 @@ class StatusReporter:
             rows=dict(self._rows),
             restarts=0,
             problems=(),
+        )
+
+    def _record(self, report: EpochReport) -> EpochRecord:
+        tasks = report.facts.outcome.tasks
+        return EpochRecord(
+            epoch=report.epoch,
+            at_us=int(self._wall_clock() * 1e6),
+            run=self._status.run.run_id,
+            digest=report.facts.manifest.plan_digest,
+            seconds={step: round(seconds, 4) for step, seconds in report.seconds.items()},
+            read=report.rows_read,
+            written=report.rows_written,
+            state_rows=report.state_rows,
+            state_bytes=report.state_bytes,
+            letters=report.dead_letters,
+            lag=report.lag,
+            watermarks=report.watermarks,
+            made=report.facts.outcome.made,
+            tasks=tuple(sorted(tasks, key=lambda task: task.total_us, reverse=True)[:SHOWN_TASKS]),
+            task_count=len(tasks),
+            edits=report.facts.plan.is_state_only,
+            replayed=report.replayed,
         )
 
     def _rate(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from sqlstream.storage.epoch_history import TaskFigures
 from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
@@ -63,7 +64,8 @@ class EpochOutcome:
     `states`: the new versions by state, one per shard. `parts`: by sink, in the order of tasks. `closed`: by
     operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
     staged `dead_letter_files`. `metrics`: sums over all tasks. `forgotten`: by operator step, how many keys its state has
-    forgotten, if any. `uncounted`: by table and operator, its rows that were late or had no time.
+    forgotten, if any. `uncounted`: by table and operator, its rows that were late or had no time. `made`: by operator step,
+    the rows that it gave. `tasks`: what each task did.
     """
 
     sources: Mapping[str, SourceOutcome]
@@ -75,6 +77,8 @@ class EpochOutcome:
     metrics: Mapping[str, int] = field(default_factory=dict)
     forgotten: Mapping[str, int] = field(default_factory=dict)
     uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    made: Mapping[str, int] = field(default_factory=dict)
+    tasks: tuple[TaskFigures, ...] = field(default=(), compare=False)
 
 
 class JobRunner(Protocol):

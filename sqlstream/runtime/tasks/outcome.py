@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlstream.connectors.api import SinkPart
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, SourceOutcome
+from sqlstream.storage.epoch_history import TaskFigures
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.task.report import Report
 from sqlstream_planner.diagnostics import InternalError
@@ -40,6 +41,7 @@ def outcome_of(job: EpochJob, splits: Sequence[int], reports: Sequence[Report]) 
     forgotten: Counter[str] = Counter()
     letters: Counter[str] = Counter()
     uncounted: dict[str, Counter[str]] = defaultdict(Counter)
+    made: Counter[str] = Counter()
     for report in ordered:
         if report.letters is not None:
             letters.update(report.letters.rows)
@@ -52,6 +54,7 @@ def outcome_of(job: EpochJob, splits: Sequence[int], reports: Sequence[Report]) 
         for name, microseconds in report.timings.items():
             metrics[f"task_{name}_us"] += microseconds
         metrics["shipped_bytes"] += report.shipped_bytes
+        made.update(report.made)
         for step, figures in report.metrics.items():
             forgotten[step] += figures.get("forgotten_keys", 0)
             for name, value in figures.items():
@@ -72,6 +75,10 @@ def outcome_of(job: EpochJob, splits: Sequence[int], reports: Sequence[Report]) 
         metrics=dict(sorted(metrics.items())),
         forgotten=dict(sorted((+forgotten).items())),
         uncounted={table: dict(of) for table, of in sorted(uncounted.items())},
+        made=dict(sorted(made.items())),
+        tasks=tuple(
+            TaskFigures(r.task, r.rows, r.read_bytes, r.shipped_bytes, dict(r.timings)) for r in ordered
+        ),
     )
 
 

@@ -1,0 +1,74 @@
+"""The SQL of a pipeline, planned again to know which clause of it each operator was made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.planning import plan_file
+from sqlstream_planner.diagnostics import DiagnosticError, Span
+
+if TYPE_CHECKING:
+    from sqlstream_planner.pipeline import Planned
+
+#: What places in a text are said to be in.
+FILE = "pipeline.sql"
+_KEPT = 8
+
+
+class Planner:
+    """Plans texts one at a time, and remembers the last ones. No environment and no other file is to be had in them."""
+
+    def __init__(self) -> None:
+        self._planned: OrderedDict[str, Planned | DiagnosticError] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def plan(self, text: str, known_as: Mapping[str, str] | None = None) -> Planned:
+        """The plan of a text; `known_as` is `Catalog.moved`. Raises DiagnosticError with all that is wrong with it."""
+        with self._lock:
+            if known_as:
+                return plan_file(text, file=FILE, moved=known_as)
+            if text not in self._planned:
+                try:
+                    self._planned[text] = plan_file(text, file=FILE)
+                except DiagnosticError as error:
+                    self._planned[text] = error
+                while len(self._planned) > _KEPT:
+                    self._planned.popitem(last=False)
+            self._planned.move_to_end(text)
+            found = self._planned[text]
+        if isinstance(found, DiagnosticError):
+            raise DiagnosticError(*found.diagnostics, exit_code=found.exit_code)
+        return found
+
+
+def clauses(planned: Planned) -> dict[str, dict[str, Any]]:
+    """By the id of a graph's node, the place of the clause that it was made of, where that is known."""
+    found: dict[str, Span | None] = {}
+    for step in planned.physical.operators:
+        node = planned.state_nodes.get(step.operator.state.state_id)
+        found[f"op:{step.name}"] = None if node is None else node.at
+    for name, written in planned.written.items():
+        found[f"sink:{name}"] = written.query or written.table
+    for source in planned.physical.sources:
+        table = planned.catalog.table(source.name)
+        found[f"source:{source.name}"] = None if table is None else table.span
+    return {node: dataclasses.asdict(at) for node, at in found.items() if at is not None and at.file == FILE}
+
+
+def source_of(planner: Planner, text: str | None) -> dict[str, Any]:
+    """The text of a pipeline with its diagnostics and clauses; `text` is None where no run has kept it."""
+    if text is None:
+        return {"text": "", "diagnostics": [], "clauses": {}}
+    try:
+        planned = planner.plan(text)
+    except DiagnosticError as error:
+        return {"text": text, "diagnostics": [d.to_json() for d in error.diagnostics], "clauses": {}}
+    return {
+        "text": text,
+        "diagnostics": [d.to_json() for d in planned.warnings],
+        "clauses": clauses(planned),
+    }

@@ -1,0 +1,65 @@
+// Elements without a framework: h("td", { class: "num" }, "5").
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, props, children) {
+  for (const [name, value] of Object.entries(props || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "on") for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+    else if (name === "style") for (const [key, v] of Object.entries(value)) element.style.setProperty(key, v);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === undefined || child === null || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+
+export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
+export const svg = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
+
+export function show(target, ...children) {
+  target.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+// A table of columns { title, num, cell(row) }.
+export function table(caption, columns, rows, props = {}) {
+  return h("div", { class: "scroll" + (props.tall ? " tall" : ""), tabindex: props.tall ? 0 : null },
+    h("table", { "data-table": props.name },
+      caption ? h("caption", {}, caption) : null,
+      h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.num ? "num" : null }, c.title)))),
+      h("tbody", {}, rows.map((row) => h("tr", props.row ? props.row(row) : {},
+        columns.map((c) => {
+          const cell = c.cell(row);
+          const isNull = cell === null || cell === undefined;
+          const classes = [c.num ? "num" : "", c.class || "", isNull && c.nulls ? "null" : ""].join(" ").trim();
+          return h("td", { class: classes || null, title: c.full ? c.full(row) : null }, isNull ? (c.nulls ? "NULL" : "–") : cell);
+        }))))));
+}
+
+export const problems = (list) => list.map((d) => h("div", { class: "problem" + (d.severity === "warning" ? " warning" : ""), role: "alert" },
+  h("p", {}, h("strong", {}, d.code ? `${d.code} ` : ""), d.message, d.span ? ` (line ${d.span.line}, column ${d.span.column})` : ""),
+  (d.notes || []).map((note) => h("p", { class: "small" }, note)),
+  d.help ? h("p", { class: "small" }, "help: ", d.help) : null));
+
+// Lines with numbers; `marks` are { line, column, length, kind }.
+export function sqlBlock(text, marks = [], only = null) {
+  const lines = text.split("\n");
+  const from = only ? Math.max(1, only.from) : 1;
+  const to = only ? Math.min(lines.length, only.to) : lines.length;
+  const block = h("pre", { class: "sql", tabindex: 0 });
+  for (let number = from; number <= to; number++) {
+    const line = lines[number - 1];
+    block.append(h("span", { class: "ln", "aria-hidden": "true" }, number));
+    const own = marks.filter((m) => m.line === number).sort((a, b) => a.column - b.column);
+    let at = 0;
+    for (const m of own) {
+      const start = Math.max(at, m.column - 1), end = Math.min(line.length, m.column - 1 + Math.max(1, m.length));
+      if (end <= start) continue;
+      block.append(line.slice(at, start), h("mark", { class: m.kind || null, title: m.title || null }, line.slice(start, end)));
+      at = end;
+    }
+    block.append(line.slice(at), "\n");
+  }
+  return block;
+}
