@@ -39,7 +39,11 @@ class _Address(click.ParamType[str]):
             address_of(str(value))
         except ValueError as error:
             expected = "a port, or a host and a port"
-            if param is not None and getattr(param, "_flag_needs_value", False) and str(value).endswith(".sql"):
+            if (
+                param is not None
+                and getattr(param, "_flag_needs_value", False)
+                and str(value).endswith(".sql")
+            ):
                 expected += f"; write the file first: {value} {param.opts[0]}"
             self.fail(f"{error}; expected {expected}", param, ctx)
         return str(value)
