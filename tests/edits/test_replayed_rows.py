@@ -5,8 +5,10 @@ What a pipeline has then is compared with one that was given the right rows from
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import random
 import threading
 import time
 from collections import Counter
@@ -32,6 +34,7 @@ from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import Planned
+from tests.examples import seeds
 from tests.properties.in_process import run_here
 from tests.properties.test_edited_answers import held
 from tests.runtime.support import Crash, crash_at
@@ -519,3 +522,74 @@ def test_a_mended_row_that_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError) as error:
         run(tmp_path, text())
     assert codes(error) == ["STA001"]
+
+
+BOUNDS = {"SMALLINT": 1 << 15, "INT": 1 << 31, "BIGINT": 1 << 63}
+
+
+def readable(lines: list[str], type_: str) -> list[tuple[str, int]]:
+    """The rows of lines of CSV that can be read."""
+    pairs = [line.split(",") for line in lines]
+    return [(k, int(v)) for k, v in pairs if v.isdigit() and int(v) < BOUNDS[type_]]
+
+
+def answer(query: str, found: list[tuple[str, int]]) -> Counter[tuple[Any, ...]]:
+    keys = {k for k, _ in found}
+    of = {k: [v for key, v in found if key == k] for k in keys}
+    if query == GROUPS:
+        return Counter((k, len(of[k]), sum(of[k])) for k in keys)
+    return Counter((k, len(set(of[k])), max(of[k])) for k in keys)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.sampled(2)
+def test_any_order_of_files_replays_edits_and_crashes(seed: int, tmp_path: Path) -> None:
+    """What is counted is each line that can be read, and in the place of each that was mended what it was mended to.
+
+    An edit that can read a line which was mended is refused, and changes nothing.
+    """
+    random_ = random.Random(seed)
+    (tmp_path / "in").mkdir()
+    query, type_ = GROUPS, "SMALLINT"
+    lines: list[str] = []  # of all files, and mended ones
+    replaced: list[str] = []  # lines that were mended
+    values = ("1", "2", "40000", "50000", "3000000000", "x", "y")
+
+    def line() -> str:
+        return f"{random_.choice('ab')},{random_.choice(values)}"
+
+    for step in range(7):
+        if not step or random_.random() < 0.4:
+            new = ["a,1", *(line() for _ in range(random_.randint(1, 4)))]
+            (tmp_path / "in" / f"{step}.csv").write_text("k,v\n" + "".join(f"{one}\n" for one in new))
+            lines += new
+        if step and random_.random() < 0.4:
+            query = random_.choice([GROUPS, OTHER])
+        before, type_ = type_, random_.choice(list(BOUNDS)) if step and random_.random() < 0.3 else type_
+        refused = len(readable(replaced, type_)) > len(readable(replaced, before))
+        if random_.random() < 0.3:
+            point = random_.choice(["planned", "run", "prepared", "published", "committed"])
+            last = max((int(f.name[:6]) for f in (tmp_path / "state/epochs").glob("*.plan.json")), default=0)
+            with contextlib.suppress(Crash, DiagnosticError):
+                run(tmp_path, text(query, type_=type_), faults=crash_at(point, last + random_.choice([1, 2])))
+        if refused:
+            with pytest.raises(DiagnosticError) as error:
+                run(tmp_path, text(query, type_=type_))
+            assert codes(error) == ["STA034"], (seed, step)
+            type_ = before
+        for rows_per_epoch in (random_.choice([1, 2, 100]), None):
+            found = run(tmp_path, text(query, type_=type_), rows_per_epoch=rows_per_epoch)
+            assert found == answer(query, readable(lines, type_)), (seed, step)
+        bad = [one for one in lines if one not in replaced and not readable([one], type_)]
+        there = [row.text for row in read_dead_letters(store_of(tmp_path))]
+        left = Counter(one for one in lines if not readable([one], type_)) - Counter(replaced)
+        assert Counter(there) == left, (seed, step)
+        if bad and random_.random() < 0.5:
+            of = random_.choice(bad)
+            number = sum(row.text == of for row in read_dead_letters(store_of(tmp_path)))
+            to = line()
+            if to != of:
+                done = replayed(tmp_path, text(query, type_=type_), {of: to})
+                assert len(done.kept) == number
+                lines += [to] * number
+                replaced += [of] * number
