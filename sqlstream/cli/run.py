@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +89,11 @@ if TYPE_CHECKING:
     help="Serve metrics for Prometheus at http://HOST:PORT/metrics while it runs. HOST: 127.0.0.1 by default.",
 )
 @click.option(
+    "--traces",
+    metavar="URL",
+    help="Send a trace of each epoch to a collector of OpenTelemetry (OTLP over HTTP), such as http://localhost:4318.",
+)
+@click.option(
     "--ui",
     type=options.ADDRESS,
     is_flag=False,
@@ -123,6 +128,7 @@ def command(
     rewritten: tuple[str, ...],
     drain: bool,
     metrics: str | None,
+    traces: str | None,
     ui: str | None,
     profile: str | None,
     log_format: str,
@@ -212,7 +218,7 @@ def command(
             progress.finished(replace(result, left_open=left_open_after(state, result)))
 
     try:
-        with _measured(request, metrics) as request, _shown(name, state, ui, log):
+        with _measured(request, metrics, traces) as request, _shown(name, state, ui, log):
             if as_json or log is not None:
                 attempt(accepted)
                 return 0
@@ -259,13 +265,19 @@ class _Warnings:
                 show([warning], self._sources)
 
 
-def _measured(request: RunRequest, address: str | None) -> AbstractContextManager[RunRequest]:
-    """The request of a run whose metrics are served, if an address is given."""
-    if address is None:
-        return nullcontext(request)
-    from sqlstream.metrics.server import measured
+@contextmanager
+def _measured(request: RunRequest, address: str | None, traces: str | None) -> Iterator[RunRequest]:
+    """The request of a run whose metrics are served and whose epochs are traced, if addresses are given."""
+    with ExitStack() as stack:
+        if address is not None:
+            from sqlstream.metrics.server import measured
 
-    return measured(request, address)
+            request = stack.enter_context(measured(request, address))
+        if traces is not None:
+            from sqlstream.metrics.tracing import traced
+
+            request = stack.enter_context(traced(request, traces))
+        yield request
 
 
 @contextmanager
