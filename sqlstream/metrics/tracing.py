@@ -1,7 +1,7 @@
 """Traces of a run for OpenTelemetry: a trace per epoch, with its steps and its slowest tasks.
 
-Spans are made when an epoch is committed, of the figures that it has then: nothing is measured twice, and an epoch that fails
-has none. Attributes are of the pipeline and its file, never values of the data.
+Spans are made when an epoch is committed, of the figures that it has then: nothing is measured twice, and an epoch that
+fails has none. Attributes are of the pipeline and its file, never values of the data.
 """
 
 from __future__ import annotations

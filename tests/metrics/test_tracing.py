@@ -52,9 +52,12 @@ def attributes(of: Any) -> dict[str, Any]:
 
 def test_an_epoch_is_a_trace(tmp_path: Path) -> None:
     reports: list[EpochReport] = []
-    with collector() as (url, found), request(tmp_path, on_epoch=reports.append) as given:
-        with traced(given, url) as observed:
-            run_pipeline(observed)
+    with (
+        collector() as (url, found),
+        request(tmp_path, on_epoch=reports.append) as given,
+        traced(given, url) as observed,
+    ):
+        run_pipeline(observed)
     (name,) = {attributes(r.resource)["sqlstream.pipeline"] for r in found}
     assert name == "shop"
     spans = [span for r in found for scope in r.scope_spans for span in scope.spans]
