@@ -478,6 +478,22 @@ def test_rows_that_can_not_be_replayed(tmp_path: Path) -> None:
     assert "was changed" in refused({"2O,a": "20,a", '"4,b': "4,b"})
 
 
+def test_rows_that_are_not_kept_as_they_are(tmp_path: Path) -> None:
+    """A row that is longer than what is kept of it, and one with bytes that are no UTF-8."""
+    (tmp_path / "in").mkdir()
+    long = '{"k": "' + "é" * 40_000 + '", "v": "x"}'
+    (tmp_path / "in" / "0.json").write_bytes(long.encode() + b'\n{"k": "\xff", "v": "y"}\n')
+    sql = text(format_="json")
+    run(tmp_path, sql)
+    first, second = sorted((row.text for row in read_dead_letters(store_of(tmp_path))), key=len, reverse=True)
+    for mended, why in (({first: first + "z"}, "64 KiB"), ({second: second.replace('"y"', "1")}, "no UTF-8")):
+        with pytest.raises(DiagnosticError) as error:
+            replayed(tmp_path, sql, mended)
+        assert why in error.value.diagnostics[0].notes[0]
+    replayed(tmp_path, sql, {second: '{"k": "ÿ", "v": 1}'})
+    assert run(tmp_path, sql) == Counter([("ÿ", 1, 1)])
+
+
 @pytest.mark.parametrize("kind", ["late", "no-time", "failed"])
 def test_other_kinds(kind: str, tmp_path: Path) -> None:
     begun(tmp_path)

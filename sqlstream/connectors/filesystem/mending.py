@@ -13,12 +13,15 @@ from sqlstream.connectors.filesystem.listing import ListingLog
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.formats.csv.shape import CsvShape
+from sqlstream.formats.file_parts import RAW_BYTES
 from sqlstream.formats.files import Unit
 from sqlstream.storage.mended_rows import TEXT
 from sqlstream_operators.errors import DataError, MachineError
 from sqlstream_operators.plan.spec import SourceSpec
 
 _HEAD = 64 << 10
+#: What stands for bytes that are no UTF-8.
+_UNKNOWN = "�".encode()
 _NEW_FILE = "put the mended row into a new file of the source: it is read once, as any other"
 
 
@@ -41,6 +44,13 @@ def mended(
     number = log.number(origin)
     if number is None:
         raise NotMendedError(f"{origin or 'its file'} is no file of the table any more", _NEW_FILE)
+    row = str(letter.get("row", ""))
+    if len(row.encode()) >= RAW_BYTES - 3:  # a character may have been cut
+        raise NotMendedError(f"only its first {RAW_BYTES >> 10} KiB are kept", _NEW_FILE)
+    if _UNKNOWN in text and _UNKNOWN.decode() in row:
+        raise NotMendedError(
+            "it has bytes that are no UTF-8, shown as �", "write the right characters in the place of each �"
+        )
     line = text.strip(b"\r\n")
     if not line.strip():
         raise NotMendedError("it is empty now", "leave it as it was if it is not to be read")
