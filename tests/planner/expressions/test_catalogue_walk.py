@@ -35,7 +35,7 @@ from tests.planner.expressions.typing_referee import SCOPE, parse, same, type_na
 
 LONG = os.environ.get("SQLSTREAM_SEARCH") == "long"
 #: Of so many calls one is tried; the long search tries all.
-ONE_OF = 1 if LONG else 8
+ONE_OF = 1 if LONG else 4
 #: The columns of a table in which nothing is NULL.
 FULL = {name: (type_, False) for name, (type_, _) in SCOPE.items()}
 
