@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -180,6 +181,33 @@ def test_the_list_of_commands_is_complete() -> None:
     assert modules - {"main"} == set(COMMANDS)
     context = click.Context(main.cli)
     assert main.cli.list_commands(context) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes(shell: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/getting-started.md").read_text(encoding="utf-8")
+    assert f"_SQLSTREAM_COMPLETE={shell}_source sqlstream" in page
+
+    def asked(mode: str, words: str) -> str:
+        environment = {
+            "_SQLSTREAM_COMPLETE": f"{shell}_{mode}",
+            "COMP_WORDS": words if shell != "fish" else words.rpartition(" ")[0],
+            "COMP_CWORD": words.rpartition(" ")[2] if shell == "fish" else str(words.count(" ")),
+        }
+        # As installed: the name of the program says which variable is looked at.
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['sqlstream']; from sqlstream.__main__ import main; main()",
+        ]
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
+        )
+        return done.stdout
+
+    assert "sqlstream" in asked("source", "")
+    assert {"status", "stop", "state"} <= set(re.findall(r"\w+", asked("complete", "sqlstream st")))
+    assert "--metrics" in asked("complete", "sqlstream run --me")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
