@@ -23,7 +23,9 @@ def stores(places: tuple[str, ...], profile: str | None) -> Iterator[tuple[str, 
         found = project.root / STATES if project.state_dir is None else Path(project.state_dir)
         places = (str(found),) if local_path(str(found)) is None or found.is_dir() else ()
         if not places:
-            places = tuple(map(str, sorted(project.root.glob(f"**/{STATES}"))))
+            # The folders of sinks have one of this name, too.
+            folders = sorted(project.root.glob(f"**/{STATES}"))
+            places = tuple(str(folder) for folder in folders if any(state_directories(folder)))
     for place in places:
         if place.endswith(".sql") and Path(place).is_file():
             file = Path(place)

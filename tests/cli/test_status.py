@@ -113,6 +113,15 @@ def test_a_run_that_has_failed(project: Path, sqlstream: Command) -> None:
     assert "a: error[DAT001]: " in out
 
 
+def test_the_folder_of_a_sink_is_no_pipeline(project: Path, sqlstream: Command) -> None:
+    """It has a folder of the same name as that of the states; seen in a project with its pipelines in a folder."""
+    (project / "pipelines").mkdir()
+    (project / "pipelines" / "c.sql").write_text(ROWS.replace("'in'", "'../in'"))
+    assert sqlstream("run", "pipelines/c.sql")[0] == 0
+    assert (project / "pipelines" / "out" / ".sqlstream").is_dir()
+    assert [one["pipeline"] for one in status(sqlstream)] == ["c"]
+
+
 def test_a_place_without_state(project: Path, sqlstream: Command) -> None:
     (project / "empty").mkdir()
     for command in ("status", "stop"):
