@@ -158,7 +158,7 @@ class HistoryWriter:
             if not name or len(lines) >= self._per_file or sum(map(len, lines)) >= FILE_BYTES:
                 if lines:
                     self._store.put(name, b"".join(lines))
-                name, lines = f"{FOLDER}/{epoch:012d}.jsonl", []
+                name, lines = f"{FOLDER}/{epoch:012d}.log", []
                 self._forget(epoch)
             lines.append(line)
         self._store.put(name, b"".join(lines))
@@ -181,16 +181,16 @@ class HistoryWriter:
 
 def files(store: CheckpointStore) -> list[str]:
     """The names of all files of the history, oldest first."""
-    return sorted(name for name in store.list(FOLDER) if name.endswith(".jsonl") and first_epoch(name))
+    return sorted(name for name in store.list(FOLDER) if name.endswith(".log") and first_epoch(name))
 
 
 def first_epoch(name: str) -> int:
     """The first epoch in a file of the history, 0 if it is none.
 
-    >>> first_epoch("history/000000000042.jsonl"), first_epoch("history/x.jsonl")
+    >>> first_epoch("history/000000000042.log"), first_epoch("history/x.log")
     (42, 0)
     """
-    number = name.removeprefix(f"{FOLDER}/").removesuffix(".jsonl")
+    number = name.removeprefix(f"{FOLDER}/").removesuffix(".log")
     return int(number) if number.isdigit() else 0
 
 

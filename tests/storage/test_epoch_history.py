@@ -112,7 +112,7 @@ def test_only_the_files_that_are_asked_for_are_read(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(place, "get", noted)
     assert len(list(islice(History(place).latest(before=300), 15))) == 15
-    assert read == [f"{FOLDER}/{291:012d}.jsonl", f"{FOLDER}/{281:012d}.jsonl"]
+    assert read == [f"{FOLDER}/{291:012d}.log", f"{FOLDER}/{281:012d}.log"]
 
 
 def test_a_store_that_is_away_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
