@@ -101,8 +101,7 @@ def test_what_is_kept_otherwise_needs_no_history(case: Case, tmp_path: Path) -> 
     assert {edit.verdict for edit in edits} <= {Verdict.KEEP, Verdict.ADAPT, Verdict.DROP}
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("seed", ["4711", "0", "1"])
+@pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_identities_are_those_of_the_savepoints_whatever_the_hash_seed(seed: str, tmp_path: Path) -> None:
     stored = _stored(tmp_path)
     assert _identities(sys.executable, seed, list(stored), ":".join(sys.path)) == stored

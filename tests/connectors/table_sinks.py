@@ -502,7 +502,6 @@ class TableSinkContract:
         assert one.rows() == two.rows() == [(0, "x"), (1, "x")]
         assert one.recorded() == [("second", "second", 2), ("target", "target", 2)]
 
-    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("point", "key"),
         [

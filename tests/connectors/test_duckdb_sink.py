@@ -97,7 +97,7 @@ contract = TableSinkContract()
 
 
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=[type_ for type_, _ in VALUES])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_values_come_back_as_they_are(backend: Backend, type_: str, values: list[Any]) -> None:
     job = contract.job(backend, {"n": "BIGINT", "v": type_})
     rows = list(enumerate([*values, None]))

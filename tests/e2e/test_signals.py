@@ -113,7 +113,6 @@ def test_a_signal_while_spark_starts_is_a_clean_stop(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.kill
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_local_runner_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:

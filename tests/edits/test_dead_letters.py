@@ -174,7 +174,6 @@ def test_a_table_that_keeps_what_it_was_given_is_told_of_and_the_letters_stay(tm
     assert sum(letters(tmp_path).values()) == 1  # it is not in the files
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["backfilled", "adapted", "prepared", "published", "committed"])
 def test_killed_while_letters_are_withdrawn(point: str, tmp_path: Path) -> None:
     write(tmp_path, "0", ROWS, "json")

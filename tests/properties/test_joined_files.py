@@ -302,7 +302,6 @@ def test_windows_of_another_time_are_read_again_by_consent(files: Files) -> None
     files.check(both)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at", ["planned", "backfilled", "adapted", "prepared"])
 def test_killed_in_the_middle(at: str, files: Files) -> None:
     files.add("in", "0", 0, 50)

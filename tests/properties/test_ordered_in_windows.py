@@ -38,7 +38,6 @@ def test_a_window(call: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", [c for c in CALLS if c.startswith("MODE")])
 def test_rows_that_may_go(call: str, tmp_path: Path) -> None:
     """Over groups, which are taken back, and over append-only rows."""

@@ -143,7 +143,6 @@ def test_on_spark(topics: Topics, tmp_path: Path, spark_runner: JobRunner) -> No
     assert given(tmp_path, "counts") == expected(rows, COUNTS)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows_again", [7, 50, 1000])
 def test_in_a_backfill(topics: Topics, tmp_path: Path, rows_again: int) -> None:
     """The history goes by lane too, however it is cut: what the original had open is open, with every row."""

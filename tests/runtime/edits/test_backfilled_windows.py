@@ -293,7 +293,6 @@ def test_random_windows(
                 assert found.dead_letters <= plain.tally.total
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("side", [6, 7, 8, 11])
 def test_what_was_counted_once_is_not_late_now(tmp_path: Path, side: int) -> None:
     """Epochs are cut elsewhere; what is late goes by an epoch earlier, so no row is that was in time before."""
