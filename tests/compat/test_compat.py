@@ -27,7 +27,7 @@ def test_what_is_expected_is_what_duckdb_says(case: Case) -> None:
     assert case.judged() == case.expected
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shards", "groups"), [(1, None), (3, None), (2, 50)])
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_a_savepoint_is_restored_and_runs_on(

@@ -523,7 +523,6 @@ class TableSinkContract:
         world.run()
         world.check(backend)
 
-    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
     @pytest.mark.parametrize("step", ["open", "record", "apply", "write_record", "commit"])
     def test_runs_that_are_broken_off_at_the_target(self, backend: Backend, step: str, done: bool) -> None:
@@ -618,7 +617,6 @@ class TableSinkContract:
         assert [name for name in job.store.list() if name.startswith(FOLDER)] == []
         assert len(job.rows()) == 10
 
-    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("changelog", ["append", "retract"])
     @pytest.mark.parametrize("key", [(), ("k",)])
     def test_a_large_epoch_is_read_in_batches_within_one_transaction(

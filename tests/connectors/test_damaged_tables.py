@@ -142,7 +142,7 @@ def test_damage_before_an_epoch_was_committed_a_second_time(table: Table, kind: 
     assert table.rows() == answer(job, text)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", [None, "planned", "prepared", "published", "committed"])
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_state_directory_that_was_restored_from_an_older_copy(

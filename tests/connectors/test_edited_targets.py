@@ -125,7 +125,7 @@ def test_a_table_that_is_kept_up_to_date_is_altered_with_consent(table: Table, e
     assert table.rows(names) == answer(job, edited)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("edit", ["a column more", "another key and query", "no key"])
 def test_a_run_that_is_cut_off_while_it_alters_a_table(table: Table, edit: str, point: str) -> None:
@@ -207,7 +207,6 @@ def test_a_narrower_column_is_refused(table: Table) -> None:
 ROWS = "SELECT k, v FROM t"
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", [None, *POINTS])
 def test_a_table_that_is_appended_to_gets_columns(table: Table, point: str | None) -> None:
     job = table.job
@@ -251,7 +250,7 @@ DISTINCT = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("point", [None, "prepared", "published"])
 @pytest.mark.parametrize("edit", DISTINCT)
 def test_rows_that_are_given_once_are_replaced_with_consent(
@@ -475,7 +474,7 @@ def test_windows_that_have_closed_are_given_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["DELETE FROM o", "DROP TABLE o"])
 @pytest.mark.parametrize("point", [None, *POINTS])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 def test_a_table_that_was_emptied_is_given_its_answer_again(
     table: Table, how: str, point: str | None
 ) -> None:

@@ -109,7 +109,6 @@ class TestPostgres(TableSinkContract):
 contract = TableSinkContract()
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("type_", "there", "values", "back"), VALUES, ids=[v[0] for v in VALUES])
 def test_values_come_back_as_they_are(
     backend: PostgresBackend,

@@ -64,7 +64,7 @@ def made(folder: Path, data: list[list[dict[str, Any]]]) -> Pipeline:
     return Pipeline.create(folder, list(QUERIES.values()), data, delay=12)
 
 
-@pytest.mark.parametrize("rows_per_epoch", [9, 1000])
+@pytest.mark.parametrize("rows_per_epoch", [5, 1000])
 def test_rows_that_are_far_away_change_nothing_of_the_others(tmp_path: Path, rows_per_epoch: int) -> None:
     good = rows()
     far = [{"k": n % 3, "s": "far", "v": 100 + n, "ts": ts} for n, ts in enumerate(FAR)]

@@ -72,9 +72,10 @@ def numbers(folder: Path) -> list[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("whom", ["all", "group"])
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [(signal.SIGTERM, "all"), (signal.SIGTERM, "group"), (signal.SIGINT, "group"), (signal.SIGHUP, "group")],
+)
 def test_a_signal_to_all_processes_is_a_clean_stop(
     tmp_path: Path, sqlstream_here: Sqlstream, number: signal.Signals, whom: str
 ) -> None:

@@ -197,7 +197,7 @@ def test_two_tables_of_one_source_that_read_other_columns(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", seeds(12))
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 def test_chains_of_edits_over_rows_that_can_not_all_be_read(seed: int, tmp_path: Path) -> None:
     random_ = random.Random(seed)
     format_ = random_.choice(FORMATS)

@@ -254,7 +254,6 @@ def chosen_format(one: str, other: str) -> str:
     return (APPEND, CHANGES)[(len(one) + len(other)) % 2]
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("one", "other"), CONDITIONS)
 def test_conditions_in_other_words_keep_the_state(one: str, other: str) -> None:
     format_ = chosen_format(one, other)
@@ -289,7 +288,6 @@ ONE_WAY = [
 ]
 
 
-@pytest.mark.sampled(2)
 @FORMATS
 @pytest.mark.parametrize(("one", "other"), ONE_WAY)
 def test_what_is_kept_is_enough_one_way(one: str, other: str, format_: str) -> None:

@@ -92,7 +92,6 @@ KEYS = {
 }
 
 
-@pytest.mark.sampled(2)
 @FORMATS
 @pytest.mark.parametrize("name", KEYS)
 def test_what_is_known_of_keys(name: str, format_: str) -> None:
@@ -206,7 +205,7 @@ def test_values_one_by_one_in_other_words(name: str, keys: str) -> None:
     by = f" GROUP BY {keys}" if keys else ""
     old = planned(f"SELECT k, {was} FROM bid GROUP BY k" if keys else f"SELECT {was} FROM bid", CHANGES)
     new = planned(f"SELECT {keys and f'{keys} AS q, '}{now} FROM bid{by}", CHANGES)
-    for seed in seeds(2):
+    for seed in seeds(3):
         for edit in assert_derived(old, new, drawn(seed, CHANGES)):
             assert edit.verdict is not Verdict.BACKFILL
 
@@ -280,7 +279,6 @@ FILTERED = {
 }
 
 
-@pytest.mark.sampled(2)
 @FORMATS
 @pytest.mark.parametrize("name", FILTERED)
 def test_filters_of_all_aggregates_become_a_condition(name: str, format_: str) -> None:
@@ -330,7 +328,6 @@ OF_ROWS = {
 }
 
 
-@pytest.mark.sampled(2)
 @FORMATS
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_groups_of_rows_that_are_kept(name: str, format_: str) -> None:

@@ -19,7 +19,6 @@ from sqlstream.planning import plan_file
 from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, render
 from sqlstream_planner.text.masking import masked_message, masked_source, without_password
-from tests.examples import is_long
 
 #: Its halves can be told apart, so that half of one is found, too.
 LEFT, RIGHT = "hunterONE", "hunterTWO"
@@ -99,8 +98,7 @@ def test_nothing_says_a_password_of_a_table(
         if "s3://" not in options:  # its client tries for minutes to reach what is not there
             commands.append(["run", file, "--state-dir", state, "--master", "local[1]"])
             commands.append(["run", file, "--state-dir", state, "--master", "local[1]", "--json"])
-        # Each command with each table and with each sign, and not every three of them.
-        for command in commands if is_long() else commands[(number + TABLES.index(options)) % 3 :: 3]:
+        for command in commands:
             _, text = output_of(*command)
             assert not [word for word in words(password) if word in text], (sign, command[0], text)
         for path, content in kept(folder, but=["p.sql"]):

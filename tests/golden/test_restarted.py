@@ -71,7 +71,7 @@ def killed(planned: Planned, folder: Path, rows_per_epoch: int) -> dict[str, Row
 
 def test_nexmark_goes_on_where_it_was(tmp_path: Path) -> None:
     planned = nexmark(tmp_path)
-    found = killed(planned, tmp_path, rows_per_epoch=700)
+    found = killed(planned, tmp_path, rows_per_epoch=500)
     assert len(found) == len(NUMBERS)
     (tmp_path / "copies").mkdir()
     inputs = InputFiles(planned.catalog, tmp_path, tmp_path / "copies")

@@ -83,7 +83,7 @@ def _duckdb(rows: list[dict[str, Any]], query: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("cut", [1, 3, None])
 @pytest.mark.parametrize("query", [*GIVEN_ONCE, *CHANGING])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_the_first_that_come_are_given_once(query: str, cut: int | None, tmp_path: Path) -> None:
     rows = _rows(len(query))
     planned = _planned(tmp_path, f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};", rows)

@@ -187,10 +187,8 @@ _FILES = 4
 GROUPS = [sorted(FORMS)[n::_FILES] for n in range(_FILES)]
 
 
-@pytest.mark.parametrize("shards", [2, 1])
 @pytest.mark.parametrize("names", GROUPS, ids=[f"{g[0]} and more" for g in GROUPS])
-@pytest.mark.sampled(2)
-def test_every_prefix(tmp_path: Path, names: list[str], shards: int) -> None:
+def test_every_prefix(tmp_path: Path, names: list[str]) -> None:
     forms = (FORMS[name] for name in names)
     made = plan(tmp_path, [f if isinstance(f, str) else f[0] for f in forms], ROWS)
     read: Counter[str] = Counter()
@@ -205,7 +203,7 @@ def test_every_prefix(tmp_path: Path, names: list[str], shards: int) -> None:
                     name = names[int(sink.removeprefix("out_"))]
                     raise AssertionError(f"after {dict(read)} of {name}: {FORMS[name]}: {error}") from error
 
-        run_here(made, tmp_path, parallelism=shards, rows_per_epoch=10, on_epoch=compare)
+        run_here(made, tmp_path, rows_per_epoch=10, on_epoch=compare)
     assert {source: read[source] for source in ("t", "c")} == {"t": len(ROWS.t), "c": len(ROWS.c)}
     wanted = verbatim(names, ROWS, {name: len(lines) for name, lines in ROWS.lines().items()})
     for sink, rows in expected(

@@ -25,7 +25,6 @@ CALLS = [
 ]
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_window(call: str, tmp_path: Path) -> None:
     check_verbatim(

@@ -86,7 +86,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_every_prefix(tmp_path: Path, name: str) -> None:
     check(tmp_path, f"{QUERIES[name]} EMIT CHANGES", ROWS, rows_per_epoch=5)
 

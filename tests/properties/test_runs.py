@@ -126,8 +126,8 @@ def planned_in(folder: Path, queries: Sequence[str], settings: str = "") -> Plan
 @pytest.mark.parametrize(
     ("settings", "seed"),
     [
-        *(("", seed) for seed in seeds(4)),
-        *(("SET 'table.exec.emit.allow-lateness' = '4 s';\n", seed) for seed in seeds(1)),
+        *(("", seed) for seed in seeds(6)),
+        *(("SET 'table.exec.emit.allow-lateness' = '4 s';\n", seed) for seed in seeds(2)),
     ],
 )
 def test_the_drained_result_of_any_runs_is_that_of_one(settings: str, seed: int, tmp_path: Path) -> None:

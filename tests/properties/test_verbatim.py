@@ -372,7 +372,6 @@ SPELLED = {
 }
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", SPELLED)
 def test_rows_are_those_of_duckdb_in_its_own_spelling(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query, duckdb_says=SPELLED[query])

@@ -209,7 +209,6 @@ EARLY = {
 }
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EARLY)
 def test_early_results_are_the_batch_over_the_rows_so_far(name: str, tmp_path: Path) -> None:
     rows = [

@@ -221,7 +221,7 @@ def test_against_duckdb_after_every_epoch(scenario: tuple[Case, list[list[Change
     check(case, epochs, shards_of(case, shards))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type_", JOINS)
 @pytest.mark.parametrize("equalities", [0, 1])
 @pytest.mark.parametrize("condition", CONDITIONS[:2])

@@ -107,7 +107,6 @@ def test_every_aggregate(start: int, retracting: bool) -> None:
     )
 
 
-@pytest.mark.sampled(2)
 @MODES
 @pytest.mark.parametrize("start", range(0, len(CALLS), 30))
 def test_the_operators(start: int, retracting: bool) -> None:
@@ -120,7 +119,6 @@ def test_the_operators(start: int, retracting: bool) -> None:
         assert_same(running.epoch(epoch), expected(shape, calls, epochs[:number]))
 
 
-@pytest.mark.sampled(2)
 @MODES
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_nothing_at_all(shape: Shape, retracting: bool) -> None:

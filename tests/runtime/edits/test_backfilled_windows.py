@@ -119,7 +119,7 @@ def expected(
     return [r for r in found if (r[end] - epoch) // timedelta(microseconds=1) - 1000 > applied]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("after", [1, 3, 6])
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("late", [False, True])
@@ -308,7 +308,7 @@ def test_what_was_counted_once_is_not_late_now(tmp_path: Path, side: int) -> Non
     assert found.dead_letters == plain.tally.total == 0
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("after", [2, 4, 6])
 @pytest.mark.parametrize("lateness", [0, 15])
 @pytest.mark.parametrize("name", ["tumble", "hop"])

@@ -181,7 +181,6 @@ def test_a_second_driver_is_told_who_runs(tmp_path: Path) -> None:
     assert not (world.state / "run.lock").exists()
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["planned", "run", "prepared"])
 @pytest.mark.parametrize("shards", [2, 3])
 @pytest.mark.parametrize("epochs", [1, None])

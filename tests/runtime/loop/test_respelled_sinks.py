@@ -54,7 +54,6 @@ def given(folder: Path, text: str) -> Counter[tuple[Any, ...]]:
     return +found
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "path"),
     # A database's path is no URI.

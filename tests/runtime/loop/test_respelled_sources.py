@@ -53,7 +53,6 @@ def begun(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "path",
     [
