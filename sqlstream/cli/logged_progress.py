@@ -7,34 +7,19 @@ from types import TracebackType
 from typing import Self
 
 from sqlstream.cli.log import INFO, WARNING, Log
-from sqlstream.cli.progress import Left, Progress, epoch_line, restart_lines, timed_sources
+from sqlstream.cli.progress import Progress, TextLines, epoch_line, restart_lines
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.text.masking import without_password
 
 
-class LoggedLines:
+class LoggedLines(TextLines):
     """A log of JSON objects: `phase`, `restart` (a warning), `epoch`, `end`; each with its line for people as `message`."""
 
     def __init__(self, log: Log, plan: PhysicalPlan, state_dir: str) -> None:
+        super().__init__(log.pipeline or "", plan, state_dir)
         self._log = log
-        self._state_dir = without_password(state_dir)
-        self._left = Left()
-        self._timed = timed_sources(plan)
-
-    def __enter__(self) -> Self:
-        """Nothing to prepare."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing to put back."""
 
     def phase(self, text: str) -> None:
         """Write it."""
@@ -42,7 +27,7 @@ class LoggedLines:
 
     def restart(self, restart: Restart) -> None:
         """Write what failed, and when the run is begun again."""
-        lines = restart_lines(self._log.pipeline or "", restart)
+        lines = restart_lines(self.name, restart)
         diagnostics = [diagnostic.to_json() for diagnostic in restart.diagnostics]
         delay = round(restart.delay_s, 3)
         self._log.write(
@@ -64,9 +49,6 @@ class LoggedLines:
         """Write the totals."""
         line = f"{result.outcome} after {counted(result.epochs, 'epoch')} in {result.seconds:.1f} s"
         self._log.write(INFO, "end", line, **result.to_json(), state_dir=self._state_dir)
-
-    def clear(self) -> None:
-        """Nothing is in the way."""
 
 
 class Together:

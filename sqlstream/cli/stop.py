@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 
@@ -45,7 +44,7 @@ def command(places: tuple[str, ...], profile: str | None, timeout: float) -> Non
         held = read_lease(store)
         if held is None:
             sys.stderr.write(f"{name}: no run is working on {store.uri}\n")
-        elif is_gone(held[0], socket.gethostname()):
+        elif is_gone(held[0]):
             sys.stderr.write(f"{name}: {held[0]} is gone already\n")
         else:
             request_stop(store, held[0].run_id)
@@ -54,7 +53,7 @@ def command(places: tuple[str, ...], profile: str | None, timeout: float) -> Non
     until = time.monotonic() + timeout
     for name, store, run in waiting if timeout else ():
         while (held := read_lease(store)) is not None and held[0].run_id == run.run_id:
-            if is_gone(run, socket.gethostname()):
+            if is_gone(run):
                 break
             if time.monotonic() >= until:
                 raise DiagnosticError(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-#: How many tasks of an epoch have a span, and how long a collector may take to answer, seconds.
-MOST_TASKS, PATIENCE_S = 12, 5
+#: How long a collector may take to answer, seconds.
+PATIENCE_S = 5
 _PATH = "/v1/traces"
 
 
@@ -89,8 +89,7 @@ def _trace(provider: TracerProvider, report: EpochReport, end_ns: int) -> None:
     for step, seconds in report.seconds.items():
         span = tracer.start_span(step, inside, start_time=at)
         if step == "job":
-            tasks = sorted(report.facts.outcome.tasks, key=lambda task: task.total_us, reverse=True)
-            for task in tasks[:MOST_TASKS]:
+            for task in report.facts.outcome.slowest_tasks:
                 figures = {f"sqlstream.us.{name}": us for name, us in task.us.items()}
                 one = tracer.start_span(
                     f"task {task.task}",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
+from sqlstream.runtime.loop.recovery import last_manifest
 from sqlstream.storage import dead_letter
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
@@ -225,9 +226,7 @@ def _rows(
     store: CheckpointStore, *, withdrawn: bool = False, newest: bool = False
 ) -> Iterator[DeadLetterRow]:
     """The rows that are there, or those that were withdrawn, once the last epoch is committed wholly."""
-    journal = Journal(store)
-    _, epochs = journal.epochs()
-    last = journal.manifest(epochs[-1]) if epochs else None
+    last = last_manifest(Journal(store))
     if not withdrawn:
         replayed = _Replayed.of(store, last)
         for name, content in _files(store, last, newest=newest):

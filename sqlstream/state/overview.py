@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from sqlstream.runtime.coordination.lease import is_gone, read_lease
 from sqlstream.runtime.loop.epoch import shown_watermark
+from sqlstream.runtime.loop.recovery import last_manifest
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.run_status import RESTARTING, RUNNING, STARTING, STOPPED, read_status
@@ -75,15 +75,13 @@ def overview(store: CheckpointStore, name: str, host: str | None = None) -> Over
     Nothing is written, and no run is disturbed. Raises DiagnosticError (STA001) if the last manifest is damaged.
     """
     held, status = read_lease(store), read_status(store)
-    journal = Journal(store)
-    _, manifests = journal.epochs()
-    last = journal.manifest(manifests[-1]) if manifests else None
+    last = last_manifest(Journal(store))
     if status is None and held is None and last is None:
         return Overview(store.uri, name, EMPTY)
     run = held[0] if held is not None else status.run if status is not None else last.run if last else None
     ours = status if status is not None and run is not None and status.run.run_id == run.run_id else None
     if held is not None:
-        gone = is_gone(held[0], host or socket.gethostname())
+        gone = is_gone(held[0], host)
         state = KILLED if gone else STARTING if ours is None else ours.state
     elif ours is None:  # of an older version, which left no status
         state = STOPPED

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from secrets import token_hex
 from typing import Any
 
 from sqlstream.connectors.api import Source
 from sqlstream.connectors.capabilities import Mended, Mending, NotMendedError
 from sqlstream.runtime.coordination.lease import Lease, is_gone, read_lease
+from sqlstream.runtime.loop.recovery import last_manifest
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.state.dead_letters import DeadLetterRow, find_dead_letters
 from sqlstream.storage.journal import Journal
-from sqlstream.storage.manifest import Manifest, RunInfo, SourceState
+from sqlstream.storage.manifest import RunInfo, SourceState
 from sqlstream.storage.mended_rows import MendedRow, keep_mended, mended_rows
 from sqlstream.storage.run_status import RUNNING, read_status
 from sqlstream_operators.plan.spec import SourceSpec
@@ -120,7 +117,7 @@ def replay(
     Raises DiagnosticError: DAT017 if one can't be replayed, and then none is, STA002 while a run begins.
     """
     with _nobody_begins(store):
-        last = _last(store)
+        last = last_manifest(Journal(store))
         if last is None:
             raise no_state(store.uri)
         known = go_on(last.positions, specs)
@@ -237,12 +234,6 @@ def _refused(wrong: Sequence[tuple[str, NotMendedError]]) -> DiagnosticError:
     )
 
 
-def _last(store: CheckpointStore) -> Manifest | None:
-    journal = Journal(store)
-    _, epochs = journal.epochs()
-    return journal.manifest(epochs[-1]) if epochs else None
-
-
 @contextmanager
 def _nobody_begins(store: CheckpointStore) -> Iterator[None]:
     """Keeps runs from beginning, but for one that has committed: it decides no edit any more.
@@ -250,7 +241,7 @@ def _nobody_begins(store: CheckpointStore) -> Iterator[None]:
     Raises DiagnosticError (STA002).
     """
     held = read_lease(store)
-    if held is not None and not is_gone(held[0], socket.gethostname()):
+    if held is not None and not is_gone(held[0]):
         status = read_status(store)
         if status is None or status.run.run_id != held[0].run_id or status.state != RUNNING:
             raise DiagnosticError(
@@ -264,10 +255,7 @@ def _nobody_begins(store: CheckpointStore) -> Iterator[None]:
             )
         yield
         return
-    me = RunInfo(
-        token_hex(8), socket.gethostname(), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds")
-    )
-    lease = Lease(store, me)
+    lease = Lease(store, RunInfo.here())
     lease.acquire()
     try:
         yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -98,9 +98,18 @@ class EpochSummary:
     edits: bool
 
 
+def whole_lag(lags: Mapping[str, Any]) -> int | None:
+    """The rows that wait, of all sources of which that is known; None: of none.
+
+    >>> whole_lag({"t": 2, "u": None, "v": 3}), whole_lag({"u": None})
+    (5, None)
+    """
+    known = [lag for lag in lags.values() if lag is not None]
+    return sum(known) if known else None
+
+
 def summary_of(stored: Mapping[str, Any]) -> EpochSummary:
     """The summary of a record as it is stored. Raises KeyError and TypeError for what is none."""
-    lags = [lag for lag in stored.get("lag", {}).values() if lag is not None]
     return EpochSummary(
         epoch=stored["epoch"],
         at_us=stored["at_us"],
@@ -110,7 +119,7 @@ def summary_of(stored: Mapping[str, Any]) -> EpochSummary:
         read=sum(stored["read"].values()),
         written=sum(stored["written"].values()),
         letters=sum(stored.get("letters", {}).values()),
-        lag=sum(lags) if lags else None,
+        lag=whole_lag(stored.get("lag", {})),
         state_rows=stored["state_rows"],
         state_bytes=stored["state_bytes"],
         edits=stored.get("edits", False),
@@ -205,11 +214,10 @@ class History:
 
     def latest(self, before: int | None = None) -> Iterator[EpochRecord]:
         """The epochs before one (None: all), newest first, as they are asked for. A file that is gone meanwhile has none."""
-        names = files(self._store)
-        for name, later in reversed(list(zip(names, [*names, ""][1:], strict=True))):
+        for name, is_closed in self._newest_first(files(self._store)):
             if before is not None and first_epoch(name) >= before:
                 continue
-            for record in reversed(self._records(name, is_closed=bool(later))):
+            for record in reversed(self._records(name, is_closed=is_closed)):
                 if before is None or record.epoch < before:
                     yield record
 
@@ -217,13 +225,18 @@ class History:
         """The sums of the last epochs, oldest first. Those of closed files are kept, some hundred bytes an epoch."""
         names = files(self._store)
         found: list[EpochSummary] = []
-        for name, later in reversed(list(zip(names, [*names, ""][1:], strict=True))):
+        for name, is_closed in self._newest_first(names):
             if len(found) >= number:
                 break
-            found[:0] = self._summaries(name, is_closed=bool(later))
+            found[:0] = self._summaries(name, is_closed=is_closed)
         with self._lock:
             self._summed = {name: sums for name, sums in self._summed.items() if name in names}
         return found[-number:]
+
+    @staticmethod
+    def _newest_first(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+        """Each file, and whether it is closed: a run adds to the last one only."""
+        return ((name, number > 0) for number, name in enumerate(reversed(names)))
 
     def _summaries(self, name: str, *, is_closed: bool) -> tuple[EpochSummary, ...]:
         with self._lock:
@@ -231,9 +244,8 @@ class History:
                 return self._summed[name]
         made: list[EpochSummary] = []
         for line in self._lines(name):
-            with suppress(
-                ValueError, KeyError, TypeError, AttributeError
-            ):  # another version has written it otherwise
+            # Another version may have written it otherwise.
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
                 made.append(summary_of(json.loads(line)))
         if is_closed:
             with self._lock:

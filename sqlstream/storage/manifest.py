@@ -8,8 +8,12 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any, ClassVar, TypeVar
 
 from sqlstream.storage.checked_json import DamagedFileError, decode, encode
@@ -33,6 +37,12 @@ class RunInfo(PlainData):
     host: str
     pid: int
     started: str
+
+    @classmethod
+    def here(cls) -> RunInfo:
+        """This process, as a run of its own that starts now."""
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(token_hex(8), socket.gethostname(), os.getpid(), started)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, started {self.started}"

@@ -7,13 +7,14 @@ manifests: this file may be some seconds old, and a run that is killed leaves it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlstream.storage.manifest import RunInfo
 from sqlstream_operators.plan.plain_data import PlainData
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic
 
 STATUS = "status.json"
 STARTING, RUNNING, RESTARTING = "starting", "running", "restarting"
@@ -43,6 +44,11 @@ class RunStatus(PlainData):
     restarts: int = 0
     problems: tuple[Mapping[str, Any], ...] = ()
     base_dir: str = ""
+
+
+def problems_of(diagnostics: Sequence[Diagnostic]) -> tuple[dict[str, str], ...]:
+    """Diagnostics as a status has them."""
+    return tuple({"code": d.code, "message": d.message, "help": d.help or ""} for d in diagnostics)
 
 
 def write_status(store: CheckpointStore, status: RunStatus) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from sqlstream.storage.epoch_history import KEPT_EPOCHS, EpochRecord, EpochSummary, History
+from sqlstream.storage.epoch_history import KEPT_EPOCHS, EpochRecord, EpochSummary, History, whole_lag
 
 PAGE, MOST_POINTS = 100, 400
 
@@ -32,7 +32,7 @@ def listed(record: EpochRecord) -> dict[str, Any]:
         "rows_read": sum(record.read.values()),
         "rows_written": sum(record.written.values()),
         "dead_letters": sum(record.letters.values()),
-        "lag": _lag(record),
+        "lag": whole_lag(record.lag),
         "state_rows": record.state_rows,
         "state_bytes": record.state_bytes,
         "edits": record.edits,
@@ -97,8 +97,3 @@ def _point(sums: Sequence[EpochSummary]) -> dict[str, Any]:
         "edits": any(one.edits for one in sums),
         "run": sums[-1].run,
     }
-
-
-def _lag(record: EpochRecord) -> int | None:
-    known = [lag for lag in record.lag.values() if lag is not None]
-    return sum(known) if known else None

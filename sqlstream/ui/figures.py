@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -11,7 +10,7 @@ from sqlstream.state.overview import Overview
 from sqlstream.storage.epoch_history import EpochRecord, History
 from sqlstream.storage.manifest import Manifest, StateVersions
 from sqlstream.storage.run_status import RUNNING
-from sqlstream.ui.graph import Graph, GraphNode
+from sqlstream.ui.graph import Graph
 
 #: Rows per second are those of the last so many seconds, and of so many epochs at most.
 RATE_OVER_S, RATE_EPOCHS = 30, 300
@@ -63,15 +62,11 @@ def figures(graph: Graph, manifest: Manifest, found: Overview, history: History)
             own["epoch"] = manifest.committed or None
         if node.state in states:
             own["state"] = state_figures(states[node.state])
-        marks = [applied[name] for name in _marks(node, applied)]
+        marks = [applied[name] for name in node.watermark_sources if name in applied]
         if marks:
             own["watermark"] = shown_watermark(min(marks))
         made[node.id] = own
     return made
-
-
-def _marks(node: GraphNode, applied: Mapping[str, int]) -> Sequence[str]:
-    return [name for name in node.watermark_sources if name in applied]
 
 
 def state_figures(state: StateVersions) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,8 +212,3 @@ def _joined(title: str, more: str) -> str:
 
 def _add(nodes: dict[str, GraphNode], node: GraphNode) -> None:
     nodes.setdefault(node.id, node)
-
-
-def operators_of(graph: Graph) -> Iterator[GraphNode]:
-    """The nodes that keep state."""
-    return (node for node in graph.nodes if node.state)

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlstream.runtime.loop.recovery import last_manifest, physical_plan
 from sqlstream.state.overview import Overview, overview
 from sqlstream.storage.epoch_history import History
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
+from sqlstream.storage.run_status import problems_of
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_path
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -44,21 +46,10 @@ class Pipeline:
 
     def last(self) -> Manifest | None:
         """The manifest of its last epoch, None before the first. Raises DiagnosticError (STA001)."""
-        journal = Journal(self.store)
-        for _ in range(3):  # it may be collected between the two looks
-            _, epochs = journal.epochs()
-            if not epochs:
-                return None
-            try:
-                return journal.manifest(epochs[-1])
-            except FileNotFoundError:
-                continue
-        return None
+        return last_manifest(Journal(self.store))
 
     def plan(self, manifest: Manifest) -> PhysicalPlan:
         """The physical plan of a manifest. Raises DiagnosticError (STA001) if it is missing or damaged."""
-        from sqlstream.runtime.loop.recovery import physical_plan
-
         with self._lock:
             if manifest.plan_digest in self._plans:
                 return self._plans[manifest.plan_digest]
@@ -117,11 +108,8 @@ def shown(pipeline: Pipeline) -> dict[str, Any]:
     try:
         found: Mapping[str, Any] = pipeline.overview().to_json()
     except DiagnosticError as error:
-        problems = [{"code": d.code, "message": d.message, "help": d.help or ""} for d in error.diagnostics]
-        found = {
-            **Overview(pipeline.store.uri, pipeline.name, "damaged").to_json(),
-            "problems": problems,
-        }
+        problems = problems_of(error.diagnostics)
+        found = Overview(pipeline.store.uri, pipeline.name, "damaged", problems=problems).to_json()
     return {**found, "id": pipeline.id, "state_dir": without_password(_where(pipeline.store))}
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
 from sqlstream.state.dead_letters import (
     MOST_REASONS,
@@ -24,6 +22,7 @@ from sqlstream.state.dead_letters import (
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.run_status import RUNNING, RunStatus, write_status
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from tests.cli.command import Command
 from tests.properties.in_process import run_here
 from tests.runtime.support import Crash, crash_at
 
@@ -40,18 +39,6 @@ GROUP BY window_start, window_end;
 CREATE TABLE p WITH ('connector' = 'filesystem', 'path' = 'seen', 'format' = 'changelog-json') AS
 SELECT k, SUM(v) AS s FROM u GROUP BY k;
 """
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def sqlstream(capfd: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = run_cli(list(arguments))
-        return (code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,27 +11,15 @@ from typing import Any
 import pytest
 
 from sqlstream.cli.log import Log
-from sqlstream.cli.main import run_cli
 from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic
+from tests.cli.command import Command
 
 ROWS = """
 CREATE TABLE t (n BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
   'connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
 CREATE TABLE o WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json') AS SELECT n FROM t;
 """
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def sqlstream(capfd: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = run_cli(list(arguments))
-        return (code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -8,16 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sqlstream.cli.main import run_cli
 from sqlstream.state.overview import overview
 from sqlstream.storage.run_status import read_status
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from tests.cli.command import Command
 from tests.e2e.killing import ROOT
 
 ROWS = """
@@ -29,22 +28,6 @@ ENDLESS = """
 CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '100');
 CREATE TABLE o WITH ('connector' = 'blackhole') AS SELECT n FROM t;
 """
-
-
-#: The exit code, and what it prints to both streams.
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def sqlstream(capfd: pytest.CaptureFixture[str]) -> Command:
-    """The command in this process; these runs need no Spark."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = run_cli(list(arguments))
-        return (code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture

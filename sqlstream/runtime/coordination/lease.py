@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -47,9 +48,9 @@ def read_lease(store: CheckpointStore) -> tuple[RunInfo, int] | None:
         return None
 
 
-def is_gone(holder: RunInfo, host: str) -> bool:
-    """Whether the process that holds a lease is known, on `host`, not to run any more."""
-    if holder.host != host:
+def is_gone(holder: RunInfo, host: str | None = None) -> bool:
+    """Whether the process that holds a lease is known, on `host` (None: this machine), not to run any more."""
+    if holder.host != (host or socket.gethostname()):
         return False
     try:
         os.kill(holder.pid, 0)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
 
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.coordination.lease import Lease
@@ -42,7 +38,7 @@ def run(request: RunRequest) -> RunResult:
     """Carry a request out; see `runtime.api.run_pipeline`."""
     started = time.monotonic()
     stop = request.stop or StopFlag()
-    store, who = CheckpointStore(request.uri, sync=request.sync), _run_info()
+    store, who = CheckpointStore(request.uri, sync=request.sync), RunInfo.here()
     # What a crash of the machine takes of it, nobody misses.
     status = StatusReporter(CheckpointStore(request.uri, sync=False), who, request.name, request.base)
     request = status.observing(request)
@@ -90,15 +86,6 @@ def run(request: RunRequest) -> RunResult:
                 status.write()
                 withdraw(store, who.run_id)
             lease.release()
-
-
-def _run_info() -> RunInfo:
-    return RunInfo(
-        run_id=token_hex(8),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
 
 
 def _patient(stop: StopFlag) -> Callable[[float], None]:

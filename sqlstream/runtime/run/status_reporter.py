@@ -13,7 +13,7 @@ from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream.runtime.loop.stop import Interrupted
 from sqlstream.runtime.run.request import RunRequest
-from sqlstream.storage.epoch_history import SHOWN_TASKS, EpochRecord, HistoryWriter
+from sqlstream.storage.epoch_history import EpochRecord, HistoryWriter
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.run_status import (
     ENDED,
@@ -23,10 +23,11 @@ from sqlstream.storage.run_status import (
     STARTING,
     STOPPED,
     RunStatus,
+    problems_of,
     write_status,
 )
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import DiagnosticError
 
 #: Rows per second are those of the last so many seconds.
 RATE_OVER_S = 30.0
@@ -72,7 +73,7 @@ class StatusReporter:
         def restart(one: Restart) -> None:
             self._has_begun = True
             self._status = replace(
-                self._status, state=RESTARTING, restarts=one.attempt, problems=_problems(one.diagnostics)
+                self._status, state=RESTARTING, restarts=one.attempt, problems=problems_of(one.diagnostics)
             )
             request.on_restart(one)
 
@@ -97,7 +98,7 @@ class StatusReporter:
             return
         self._has_begun = True
         if isinstance(error, DiagnosticError):
-            problems = _problems(error.diagnostics)
+            problems = problems_of(error.diagnostics)
         else:
             problems = ({"code": "", "message": type(error).__name__, "help": ""},)
         self._status = replace(self._status, state=FAILED, doing="", problems=problems)
@@ -129,7 +130,7 @@ class StatusReporter:
         )
 
     def _record(self, report: EpochReport) -> EpochRecord:
-        tasks = report.facts.outcome.tasks
+        outcome = report.facts.outcome
         return EpochRecord(
             epoch=report.epoch,
             at_us=int(self._wall_clock() * 1e6),
@@ -143,9 +144,9 @@ class StatusReporter:
             letters=report.dead_letters,
             lag=report.lag,
             watermarks=report.watermarks,
-            made=report.facts.outcome.made,
-            tasks=tuple(sorted(tasks, key=lambda task: task.total_us, reverse=True)[:SHOWN_TASKS]),
-            task_count=len(tasks),
+            made=outcome.made,
+            tasks=outcome.slowest_tasks,
+            task_count=len(outcome.tasks),
             edits=report.facts.plan.is_state_only,
             replayed=report.replayed,
         )
@@ -158,7 +159,3 @@ class StatusReporter:
                 self._lately.popleft()
             (since, _), *epochs = self._lately
         return round(sum(rows for _, rows in epochs) / max(now - since, 1e-3), 1)
-
-
-def _problems(diagnostics: tuple[Diagnostic, ...]) -> tuple[dict[str, str], ...]:
-    return tuple({"code": d.code, "message": d.message, "help": d.help or ""} for d in diagnostics)

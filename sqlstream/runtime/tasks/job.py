@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from sqlstream.storage.epoch_history import TaskFigures
+from sqlstream.storage.epoch_history import SHOWN_TASKS, TaskFigures
 from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
@@ -79,6 +79,11 @@ class EpochOutcome:
     uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     made: Mapping[str, int] = field(default_factory=dict)
     tasks: tuple[TaskFigures, ...] = field(default=(), compare=False)
+
+    @property
+    def slowest_tasks(self) -> tuple[TaskFigures, ...]:
+        """Those of its tasks that are shown, the slowest first."""
+        return tuple(sorted(self.tasks, key=lambda task: task.total_us, reverse=True)[:SHOWN_TASKS])
 
 
 class JobRunner(Protocol):
