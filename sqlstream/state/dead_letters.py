@@ -24,7 +24,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 #: So many different reasons of a group are counted, the others together.
 MOST_REASONS = 100
-_QUOTED = re.compile(r"""(?<![\w])(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\d[\d.,:\- ]*\d|\d""")
+_QUOTED = re.compile(r"""(?<![\w])(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?<!\w)\d[\d.,:\- ]*\d|(?<!\w)\d""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,8 @@ def reason_in_general(reason: str) -> str:
     'Could not convert string … to … in column …'
     >>> reason_in_general("the window was closed: the watermark is 1704103375000000 µs")
     'the window was closed: the watermark is … µs'
+    >>> reason_in_general("Could not convert string 'a' to INT32")
+    'Could not convert string … to INT32'
     """
     return _QUOTED.sub("…", reason)
 
