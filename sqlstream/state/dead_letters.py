@@ -24,7 +24,10 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 #: So many different reasons of a group are counted, the others together.
 MOST_REASONS = 100
-_QUOTED = re.compile(r"""(?<![\w])(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?<!\w)\d[\d.,:\- ]*\d|(?<!\w)\d""")
+#: The names of types that end in a number, which stay, and values: what is quoted, and numbers, those of times as well.
+_VALUES = re.compile(
+    r"""\b(U?INT(?:8|16|32|64|128))\b|(?<![\w])(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\d[\d.,:\- ]*\d|\d"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +185,10 @@ def reason_in_general(reason: str) -> str:
     'the window was closed: the watermark is … µs'
     >>> reason_in_general("Could not convert string 'a' to INT32")
     'Could not convert string … to INT32'
+    >>> reason_in_general("2026-01-01T10:30:00Z is no time")
+    '…T…Z is no time'
     """
-    return _QUOTED.sub("…", reason)
+    return _VALUES.sub(lambda found: found[1] or "…", reason)
 
 
 def count_dead_letters(store: CheckpointStore) -> list[DeadLetterGroup]:
