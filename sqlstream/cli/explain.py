@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from sqlstream.cli import options
-from sqlstream.cli.render import show
+from sqlstream.cli.painted import explained, graph_paint
+from sqlstream.cli.render import colourful, show
 from sqlstream.project import load_project, parse_pairs, plan
 
 FORMATS = ("text", "json", "mermaid", "duckdb")
@@ -27,8 +29,9 @@ FORMATS = ("text", "json", "mermaid", "duckdb")
 def command(file: Path, format_: str, variables: tuple[str, ...], profile: str | None) -> None:
     """Show the plan of a pipeline: its stages, its state, or its DuckDB SQL.
 
-    The text names for every node its changelog mode, keys and event time, and for every stateful operator
-    the schema of its state. The same file always gives the same output, so it can be kept and compared.
+    The text begins with the graph of the plan, sources first. It names for every node its changelog mode,
+    keys and event time, and for every stateful operator the schema of its state. The same file always gives
+    the same output, so it can be kept and compared.
     """
     planned = plan(file, load_project(file.parent, profile), parse_pairs(variables, "--var"))
     show(planned.warnings, planned.rendered.sources)
@@ -39,9 +42,12 @@ def command(file: Path, format_: str, variables: tuple[str, ...], profile: str |
     else:
         from sqlstream_planner.explain import plan as explain
 
-        text = {
-            "text": explain.explain_text,
-            "json": explain.explain_json,
-            "mermaid": explain.explain_mermaid,
-        }[format_](planned)
-    click.echo(text, nl=not text.endswith("\n"))
+        if format_ == "text" and colourful(sys.stdout):
+            text = explained(explain.explain_text(planned, graph_paint))
+        else:
+            text = {
+                "text": explain.explain_text,
+                "json": explain.explain_json,
+                "mermaid": explain.explain_mermaid,
+            }[format_](planned)
+    click.echo(text, nl=not text.endswith("\n"), color=True)

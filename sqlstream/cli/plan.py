@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 @options.rewrite_option
 @options.moved_option
 @options.profile_option
+@click.option("--graph", is_flag=True, help="Also draw the plan of FILE, with what becomes of each state.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     file: Path,
@@ -55,6 +56,7 @@ def command(
     rewritten: tuple[str, ...],
     source_moved: tuple[str, ...],
     profile: str | None,
+    graph: bool,
     as_json: bool,
 ) -> int:
     """Show what FILE keeps of its state, adapts, computes anew and drops, before it runs.
@@ -86,11 +88,24 @@ def command(
     if as_json:
         click.echo(json.dumps({"file": str(file), **made.to_json()}, ensure_ascii=False))
         return made.exit_code
+    from sqlstream.cli.painted import graph_paint
     from sqlstream.cli.plan_text import plan_lines
+    from sqlstream_planner.explain.graph import clauses_of, graph_of
+    from sqlstream_planner.explain.graph_text import graph_lines, plain
 
     show((*planned.warnings, *made.warnings, *(c.why for c in made.consents)), planned.rendered.sources)
     show(made.problems, planned.rendered.sources)
-    for line in plan_lines(made, str(file), against, planned.rendered.sources, colour=colourful(sys.stdout)):
+    colour = colourful(sys.stdout)
+    if graph:
+        places, verdicts = (
+            clauses_of(planned),
+            {f"op:{s.name}": s.shown_verdict for s in made.states if s.edit.new},
+        )
+        paint = graph_paint if colour else plain
+        for line in graph_lines(graph_of(planned.physical), places, verdicts=verdicts, paint=paint):
+            click.echo(line, color=True)
+        click.echo()
+    for line in plan_lines(made, str(file), against, planned.rendered.sources, colour=colour):
         click.echo(line, color=True)
     return made.exit_code
 

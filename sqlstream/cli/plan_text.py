@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from sqlstream.cli.painted import BOLD, DIM, GREEN, RED, painted
 from sqlstream.cli.progress import size
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.edits.history.readings import Reading
@@ -17,8 +18,7 @@ from sqlstream_planner.explain.meaning import shown_meanings
 from sqlstream_planner.text.masking import masked_source
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
-_RESET, _BOLD, _DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
-_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "=": _DIM}
+_COLOURS = {"+": GREEN, "-": RED, "=": DIM}
 _MARKS = {Verdict.KEEP: "=", Verdict.DROP: "-"}
 #: Columns that the first column has at most, and at least one other.
 _WIDEST, _WIDTH = 44, 72
@@ -60,7 +60,7 @@ def plan_lines(
         else:
             yield f"consent is needed: {consent.what} {consent.then}; to agree, give `run` --accept {consent.accept}"
     yield from plan.remarks
-    yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
+    yield painted(BOLD, plan.summary) if colour else plan.summary
 
 
 def amount(number: int) -> str:
@@ -226,7 +226,7 @@ def _clauses(plan: EditPlan, sources: Mapping[str, str], *, colour: bool) -> Ite
         verdicts = "; ".join(
             f"{', '.join(shown_meanings(names))}: {verdict}" for verdict, names in found[at].items()
         )
-        under = f"{_COLOURS['+']}{carets} {verdicts}{_RESET}" if colour else f"{carets} {verdicts}"
+        under = painted(_COLOURS["+"] if colour else "", f"{carets} {verdicts}")
         yield f"{margin} | {' ' * (at.column - 1)}{under}"
         last = at
 
@@ -240,8 +240,7 @@ def _columns(lines: Sequence[_Line], *, colour: bool) -> Iterable[str]:
         text = f"{label:{width}}  {middle}".rstrip()
         if line.place:
             text = f"{text:{min(width + 2 + second, width + 2 + _WIDTH)}}  {line.place}"
-        start = _COLOURS.get(line.mark) if colour else None
-        yield f"{start}{text}{_RESET}" if start else text
+        yield painted(_COLOURS.get(line.mark, "") if colour else "", text)
 
 
 def _first(line: _Line) -> str:

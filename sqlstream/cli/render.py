@@ -11,11 +11,10 @@ from types import MappingProxyType
 from typing import TextIO
 
 from sqlstream.cli.output import json_line
+from sqlstream.cli.painted import BOLD, BOLD_BLUE, BOLD_RED, BOLD_YELLOW, GREEN, RESET
 from sqlstream_planner.diagnostics import Diagnostic, render
 
-_RESET = "\x1b[0m"
-_STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
-_BLUE, _GREEN, _BOLD = "\x1b[1;34m", "\x1b[32m", "\x1b[1m"
+_STYLES = {"error": BOLD_RED, "warning": BOLD_YELLOW}
 _HEAD = re.compile(r"(error|warning)(\[\w+\])(: .*)", re.DOTALL)
 _FRAME = re.compile(r"(\s*(?:-->|\d* \|))(.*)", re.DOTALL)
 _HINT = re.compile(r"(\s* = )(note|help)(: .*)", re.DOTALL)
@@ -74,15 +73,15 @@ def _source(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str | None:
 def _coloured(line: str, severity: str) -> str:
     head = _HEAD.fullmatch(line)
     if head:
-        return f"{_STYLES.get(severity, _BOLD)}{head[1]}{head[2]}{_RESET}{_BOLD}{head[3]}{_RESET}"
+        return f"{_STYLES.get(severity, BOLD)}{head[1]}{head[2]}{RESET}{BOLD}{head[3]}{RESET}"
     hint = _HINT.fullmatch(line)
     if hint:
-        style = _GREEN if hint[2] == "help" else _BLUE
-        return f"{_BLUE}{hint[1]}{_RESET}{style}{hint[2]}{_RESET}{hint[3]}"
+        style = GREEN if hint[2] == "help" else BOLD_BLUE
+        return f"{BOLD_BLUE}{hint[1]}{RESET}{style}{hint[2]}{RESET}{hint[3]}"
     frame = _FRAME.fullmatch(line)
     if frame:
         rest = frame[2]
         if rest.strip() and not rest.strip("^ "):
-            rest = f"{_STYLES.get(severity, _BOLD)}{rest}{_RESET}"
-        return f"{_BLUE}{frame[1]}{_RESET}{rest}"
+            rest = f"{_STYLES.get(severity, BOLD)}{rest}{RESET}"
+        return f"{BOLD_BLUE}{frame[1]}{RESET}{rest}"
     return line

@@ -24,12 +24,12 @@ from sqlstream.ui.access import COOKIE, Access, Guard
 from sqlstream.ui.clauses import Planner, source_of
 from sqlstream.ui.edits import MOST_CHARACTERS, plan_of_edit
 from sqlstream.ui.figures import figures
-from sqlstream.ui.graph import graph_of
 from sqlstream.ui.letters import letters
 from sqlstream.ui.pipelines import Pipeline, Pipelines, shown
 from sqlstream.ui.relations import MOST_ROWS, Queries, relations
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.explain.graph import graph_of
 from sqlstream_planner.text.masking import without_password
 
 STATIC = Path(__file__).parent / "static"

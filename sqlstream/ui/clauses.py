@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.planning import plan_file
-from sqlstream_planner.diagnostics import DiagnosticError, Span
+from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.explain.graph import clauses_of
 
 if TYPE_CHECKING:
     from sqlstream_planner.pipeline import Planned
@@ -46,17 +47,8 @@ class Planner:
 
 
 def clauses(planned: Planned) -> dict[str, dict[str, Any]]:
-    """By the id of a graph's node, the place of the clause that it was made of, where that is known."""
-    found: dict[str, Span | None] = {}
-    for step in planned.physical.operators:
-        node = planned.state_nodes.get(step.operator.state.state_id)
-        found[f"op:{step.name}"] = None if node is None else node.at
-    for name, written in planned.written.items():
-        found[f"sink:{name}"] = written.query or written.table
-    for source in planned.physical.sources:
-        table = planned.catalog.table(source.name)
-        found[f"source:{source.name}"] = None if table is None else table.span
-    return {node: dataclasses.asdict(at) for node, at in found.items() if at is not None and at.file == FILE}
+    """By the id of a graph's node, the place of the clause in the file itself that it was made of."""
+    return {node: dataclasses.asdict(at) for node, at in clauses_of(planned).items() if at.file == FILE}
 
 
 def source_of(planner: Planner, text: str | None) -> dict[str, Any]:

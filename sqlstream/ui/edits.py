@@ -9,9 +9,9 @@ from sqlstream.runtime.run.planned_edit import planned_edit
 from sqlstream.runtime.run.request import RunRequest
 from sqlstream.storage.run_status import read_status
 from sqlstream.ui.clauses import Planner, clauses
-from sqlstream.ui.graph import graph_of
 from sqlstream.ui.pipelines import Pipeline
 from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.explain.graph import graph_of
 
 #: Longer texts are refused.
 MOST_CHARACTERS = 1_000_000
@@ -37,7 +37,7 @@ def plan_of_edit(pipeline: Pipeline, planner: Planner, text: str) -> dict[str, A
         return {"ok": False, "diagnostics": [d.to_json() for d in error.diagnostics]}
     graph = graph_of(planned.physical)
     places = clauses(planned)
-    verdicts = {f"op:{state.name}": _verdict(state.to_json()) for state in made.states if state.edit.new}
+    verdicts = {f"op:{state.name}": state.shown_verdict for state in made.states if state.edit.new}
     return {
         "ok": True,
         "diagnostics": [d.to_json() for d in (*planned.warnings, *made.warnings)],
@@ -48,10 +48,3 @@ def plan_of_edit(pipeline: Pipeline, planner: Planner, text: str) -> dict[str, A
         ],
         "edges": [edge.to_json() for edge in graph.edges],
     }
-
-
-def _verdict(state: dict[str, Any]) -> str:
-    """The verdict that the graph shows: of a state that is kept but for some fields, what becomes of these."""
-    found = {field["verdict"] for field in state["fields"]} | {state["verdict"]}
-    order = ("BACKFILL", "FRESH", "ADAPT", "KEEP")
-    return next((verdict for verdict in order if verdict in found), str(state["verdict"]))

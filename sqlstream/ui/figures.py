@@ -10,7 +10,7 @@ from sqlstream.state.overview import Overview
 from sqlstream.storage.epoch_history import EpochRecord, History
 from sqlstream.storage.manifest import Manifest, StateVersions
 from sqlstream.storage.run_status import RUNNING
-from sqlstream.ui.graph import Graph
+from sqlstream_planner.explain.graph import Graph
 
 #: Rows per second are those of the last so many seconds, and of so many epochs at most.
 RATE_OVER_S, RATE_EPOCHS = 30, 300

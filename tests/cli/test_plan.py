@@ -647,3 +647,31 @@ def test_a_long_time_is_said(file: Path, printed: Printed, monkeypatch: pytest.M
     monkeypatch.setattr("sqlstream.runtime.edits.plan.edit_plan.speed_of", lambda manifest: 0.05)
     edited(file, ("SUM(v)", "MAX(v)"))
     assert "it was not kept; reads 10 rows of t (280 B) again, about 3 min  p.sql:9:3\n" in printed(file)
+
+
+def test_the_graph_of_an_edit_has_the_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = ran(tmp_path, TEXT)
+    file.write_text(TEXT.replace("SUM(v)", "MAX(v)"))
+    run_cli(["plan", str(file), "--state-dir", str(tmp_path / ".sqlstream/p"), "--graph"])
+    drawn, _, _ = capsys.readouterr().out.partition("\n\n")
+    lines = drawn.split("\n")
+    assert [line.split("  ")[0] for line in lines] == ["▷", "├─╮", "│ ■", "│", "●", "■"]
+    operator = next(line for line in lines if line.startswith("●"))
+    assert "group_aggregate_1: group aggregate  BACKFILL  p.sql:11:10" in operator
+
+
+def test_a_graph_is_coloured_on_request_and_says_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = ran(tmp_path, TEXT)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for command in (["plan", "--graph"], ["explain"]):
+        run_cli([*command, str(file)])
+        plain = capsys.readouterr().out
+        with monkeypatch.context() as context:
+            context.setenv("FORCE_COLOR", "1")
+            run_cli([*command, str(file)])
+        coloured = capsys.readouterr().out
+        assert "\x1b[" in coloured
+        assert "\x1b[" not in plain
+        assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain

@@ -20,7 +20,7 @@ _TURNED = {"+": "+", "*": "*", "=": "=", "<>": "<>", "<": ">", "<=": ">="}
 _BETWEEN = frozenset({*_TURNED, "-", "/", "//", "%", "||", "and", "or"})
 #: A column of a file that has no header; and what a join calls its keys, which its description lists in their order.
 _UNNAMED = re.compile(r"\bcolumn \d")
-_JOIN_KEY = "__key_"
+JOIN_KEY = "__key_"
 #: A row as bytes, and how many are equal to it: of these no query knows.
 _ROW, _COUNT = "the row", "how often it is there"
 #: The key of a join without one, whose parts have numbers.
@@ -43,7 +43,7 @@ def field_meanings(state: StateSchema) -> dict[str, str]:
     named = description_text(state).partition(" by ")[2].split(", ")
     for table in state.tables:
         for field in table.key:
-            digest, number = _digest(field, meanings), field.name.removeprefix(_JOIN_KEY)
+            digest, number = _digest(field, meanings), field.name.removeprefix(JOIN_KEY)
             if number != field.name and _UNNAMED.search(texts[digest]) and len(named) == len(table.key):
                 texts[digest] = named[int(number) - 1]
     return texts

@@ -24,6 +24,8 @@ from sqlstream_operators.plan.spec import (
     Stage,
 )
 from sqlstream_planner.catalog.secrets import without_secrets
+from sqlstream_planner.explain.graph import clauses_of, graph_of
+from sqlstream_planner.explain.graph_text import Paint, graph_lines, plain
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.explain.operators import state_bounds, step_lines, step_title
 from sqlstream_planner.logical import Sink, walk
@@ -34,9 +36,10 @@ from sqlstream_planner.properties.summary import Properties, Summary
 
 
 @on_large_stack
-def explain_text(planned: Planned) -> str:
-    """The logical plan with each node's properties, then stages, then state."""
-    parts = ["== Logical plan ==", logical_text(planned.logical)]
+def explain_text(planned: Planned, paint: Paint = plain) -> str:
+    """The graph, the logical plan with each node's properties, then stages, then state; `paint` is for the graph alone."""
+    parts = ["== Graph ==", *graph_lines(graph_of(planned.physical), clauses_of(planned), paint=paint)]
+    parts += ["", "== Logical plan ==", logical_text(planned.logical)]
     parts += ["", "== Properties ==", *_property_lines(planned.logical)]
     parts += ["", "== Stages =="]
     for source in planned.physical.sources:

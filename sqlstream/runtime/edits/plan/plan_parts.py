@@ -64,6 +64,13 @@ class StatePart:
         return self.edit.step
 
     @property
+    def shown_verdict(self) -> str:
+        """The verdict in one word: of a state that is kept but for some fields, what becomes of these."""
+        found = {self.edit.verdict, *(field.verdict for field in self.fields)}
+        order = (Verdict.BACKFILL, Verdict.FRESH, Verdict.ADAPT, Verdict.KEEP)
+        return next((verdict for verdict in order if verdict in found), self.edit.verdict).value
+
+    @property
     def changes(self) -> bool:
         """Whether it is not simply kept, or means less than it did."""
         return self.edit.verdict is not Verdict.KEEP or any(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlstream_operators.plan.spec import (
     DimensionInput,
@@ -21,7 +21,12 @@ from sqlstream_operators.plan.spec import (
     made_by,
     read_by,
 )
+from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.explain.meaning import JOIN_KEY, description_text, field_meaning, field_meanings
 from sqlstream_planner.explain.operators import state_bounds, step_lines, step_title
+
+if TYPE_CHECKING:
+    from sqlstream_planner.pipeline import Planned
 
 
 @dataclass(slots=True)
@@ -97,10 +102,24 @@ def graph_of(plan: PhysicalPlan) -> Graph:
             f"dimension:{dimension.name}", "dimension", dimension.name, dimension.source.connector
         )
         _add(nodes, node)
-    sent: dict[str, tuple[str, str]] = {}
+    sent: dict[str, tuple[str, tuple[str, ...]]] = {}
     for stage in plan.stages:
         _stage(plan, stage, nodes, edges, sent)
     return Graph(tuple(nodes.values()), tuple(edges))
+
+
+def clauses_of(planned: Planned) -> dict[str, Span]:
+    """By the id of a graph's node, the place of the clause that it was made of, where that is known."""
+    found: dict[str, Span | None] = {}
+    for step in planned.physical.operators:
+        node = planned.state_nodes.get(step.operator.state.state_id)
+        found[f"op:{step.name}"] = None if node is None else node.at
+    for name, written in planned.written.items():
+        found[f"sink:{name}"] = written.query or written.table
+    for source in planned.physical.sources:
+        table = planned.catalog.table(source.name)
+        found[f"source:{source.name}"] = None if table is None else table.span
+    return {node: at for node, at in found.items() if at is not None}
 
 
 def _stage(
@@ -108,18 +127,19 @@ def _stage(
     stage: Stage,
     nodes: dict[str, GraphNode],
     edges: dict[GraphEdge, None],
-    sent: dict[str, tuple[str, str]],
+    sent: dict[str, tuple[str, tuple[str, ...]]],
 ) -> None:
     """Add what a stage does; `sent` says of each edge from which node its rows come, and by which columns."""
     made: dict[str, GraphEdge] = {}  # by relation, the beginning of an edge
+    keys: dict[str, tuple[str, ...]] = {}  # by relation that was exchanged, the columns
     for read in stage.inputs:
         if isinstance(read, SourceInput):
             made[read.name] = GraphEdge(f"source:{read.source}", "")
         elif isinstance(read, DimensionInput):
             made[read.name] = GraphEdge(f"dimension:{read.dimension}", "", "lookup")
         elif isinstance(read, ExchangeInput) and read.edge in sent:
-            sender, keys = sent[read.edge]
-            made[read.name] = GraphEdge(sender, "", "exchange", keys)
+            sender, keys[read.name] = sent[read.edge]
+            made[read.name] = GraphEdge(sender, "", "exchange", _label(keys[read.name], plan.names))
     groups = _groups(stage)
     for step in stage.steps:
         node = _node(stage, step, groups)
@@ -132,23 +152,38 @@ def _stage(
         for name in read_by(step):
             begin = made.get(name)
             if begin is not None and begin.source != node.id:
-                edges[GraphEdge(begin.source, node.id, begin.kind, begin.label)] = None
+                label = _label(keys[name], _names(step, plan)) if name in keys else begin.label
+                edges[GraphEdge(begin.source, node.id, begin.kind, label)] = None
         for name in made_by(step):
             made[name] = GraphEdge(node.id, "")
     for output in stage.outputs:
         begin = made.get(output.input)
         if isinstance(output, ExchangeOutput):
             if begin is not None:
-                sent[output.edge] = (
-                    begin.source,
-                    ", ".join(plan.names.get(k, k) for k in output.keys) or "one shard",
-                )
+                sent[output.edge] = begin.source, output.keys
             continue
         sink = next(s for s in plan.sinks if s.name == output.sink)
         node = GraphNode(f"sink:{sink.name}", "sink", sink.name, f"{sink.connector}, {sink.changelog}")
         _add(nodes, node)
         if begin is not None:
             edges[GraphEdge(begin.source, node.id, begin.kind, begin.label)] = None
+
+
+def _names(step: Step, plan: PhysicalPlan) -> Mapping[str, str]:
+    """What columns are called that a step reads: a join numbers its keys, and its state says what they are."""
+    if not isinstance(step, OperatorStep):
+        return plan.names
+    state = step.operator.state
+    keys = [f for table in state.tables for f in table.key if f.name.startswith(JOIN_KEY)]
+    named = description_text(state).partition(" by ")[2].split(", ")
+    if len(named) != len({f.name for f in keys}):  # there are commas inside of one
+        meanings = field_meanings(state)
+        return {**plan.names, **{f.name: field_meaning(f, meanings) for f in keys}}
+    return {**plan.names, **{f"{JOIN_KEY}{n + 1}": name for n, name in enumerate(named)}}
+
+
+def _label(keys: Sequence[str], names: Mapping[str, str]) -> str:
+    return ", ".join(names.get(key, key) for key in keys) or "one shard"
 
 
 def _groups(stage: Stage) -> Mapping[str, str]:
