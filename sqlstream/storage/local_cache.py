@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import shutil
 import time
 from collections.abc import Iterable
@@ -18,11 +17,11 @@ from pathlib import Path
 from sqlstream.storage.user_folder import user_directory
 from sqlstream_operators.state.private_folder import make_private
 from sqlstream_operators.state.rescaling import RESCALE_PREFIX
+from sqlstream_operators.state.slots import file_name, parts_of
 from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
 from sqlstream_operators.task.task import SPILL
 
 _OWNER = "state-dir"
-_SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f]+)?$")
 UNUSED_S = 7 * 24 * 3600
 
 
@@ -38,10 +37,10 @@ def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int)
     """
     make_private(directory)
     (directory / _OWNER).write_text(state_uri)
-    wanted = set(states)
+    wanted = set(map(file_name, states))
     for slot in directory.iterdir():
-        found = _SLOT.match(slot.name)
-        unused = found and (found["state"] not in wanted or int(found["shards"]) != shards)
+        found = parts_of(slot.name)
+        unused = found is not None and (found[0] not in wanted or found[1] != shards)
         # What tasks that were killed collected, spilled or moved to other shards is of no use to anybody.
         if unused or slot.name.startswith((FOLDER_PREFIX, RESCALE_PREFIX)) or slot.name == SPILL:
             shutil.rmtree(slot, ignore_errors=True)
@@ -49,11 +48,11 @@ def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int)
 
 def hand_over(directory: Path, target: Path, states: Iterable[str]) -> None:
     """Move the caches of these states to those of the state directory that takes the states over; remove the others."""
-    wanted = set(states)
+    wanted = set(map(file_name, states))
     with contextlib.suppress(OSError):  # a cache may be lost at any time
         for slot in directory.iterdir():
-            found = _SLOT.match(slot.name)
-            if found and not found[3] and found["state"] in wanted:
+            found = parts_of(slot.name)
+            if found is not None and not found[2] and found[0] in wanted:
                 shutil.rmtree(target / slot.name, ignore_errors=True)
                 slot.rename(target / slot.name)
     shutil.rmtree(directory, ignore_errors=True)

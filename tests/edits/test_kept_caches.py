@@ -11,6 +11,7 @@ from sqlstream.planning import plan_file
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.state import cache as caches
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.rocks import RocksBytes
 from sqlstream_operators.state.version import StateFile
 from tests.properties.in_process import run_here
 
@@ -70,3 +71,26 @@ def test_nothing_is_restored(
     assert rows == wanted
     left = {path.name.partition("-0000")[0] for path in (tmp_path / "cache").glob("*-of-*")}
     assert left == after
+
+
+def test_caches_of_a_state_that_is_dropped_are_closed_before_their_folders_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB waits for a second in its close where it can't write its memory: the end of such a run was late."""
+    more(tmp_path, 1)
+    before = run(tmp_path, SQL)
+    there: dict[str, bool] = {}
+    close = RocksBytes.close
+
+    def noted(rocks: RocksBytes) -> None:
+        there[rocks.directory.parent.name] = rocks.directory.exists()
+        close(rocks)
+
+    monkeypatch.setattr(RocksBytes, "close", noted)
+    more(tmp_path, 2)
+    after = run(tmp_path, SQL.replace("SUM(v)", "MAX(v)"))
+    dropped = before - after
+    closed = {slot for slot in there if slot.startswith(tuple(dropped))}
+    assert len(closed) == 2
+    assert all(there.values())
+    assert not [slot.name for slot in (tmp_path / "cache").iterdir() if slot.name in closed]

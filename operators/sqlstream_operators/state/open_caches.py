@@ -8,10 +8,12 @@ process that is killed loses them, and finds the state at an older version, from
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 
 from .cache import Cache
 from .checkpoint_store import CheckpointStore
+from .slots import file_name, parts_of
 
 #: So many stay open; more than that are opened and closed for each epoch.
 MOST_OPEN = 32
@@ -41,6 +43,17 @@ class OpenCaches:
             return False
         self._open[slot] = cache
         return True
+
+    def only(self, states: Collection[str]) -> None:
+        """Close those of other states than these, whose slots may be removed then.
+
+        RocksDB writes its memory to files when it is closed, and where their folder is gone it waits for a second.
+        """
+        names = set(map(file_name, states))
+        for slot in list(self._open):
+            parts = parts_of(slot.name)
+            if parts is None or parts[0] not in names:
+                _close(self._open.pop(slot), settle=False)
 
     def close(self, *, settle: bool = True) -> None:
         """Close all, so that other processes can have the slots; `settle` lets a compaction that runs end its step."""

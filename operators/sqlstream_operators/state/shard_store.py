@@ -9,7 +9,6 @@ are collected.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +28,11 @@ from .published_rows import PublishedRows
 from .rescaling import Rescaling
 from .segment_writing import living_rows, with_moved, worn_out, write_segments
 from .segments import Segments
+from .slots import file_name, slot_name
 from .snapshots import SnapshotPolicy, uploaded_snapshot
 from .sst import UnreadableTableError
 from .state_tables import StateTables
-from .version import Delta, Segment, ShardVersion, StateFile, chain_after, digest_of, file_digest
+from .version import Delta, Segment, ShardVersion, StateFile, chain_after, file_digest
 
 T = TypeVar("T")
 #: From so many rows on, a whole table is read from the files of a version. Fewer are in RocksDB, which is open.
@@ -65,7 +65,7 @@ class ShardStore(StateTables):
         self._policy = policy or SnapshotPolicy()
         self._checkpoint = checkpoint
         self._local_dir = local_dir
-        self._folder = f"state/{_safe(schema.state_id)}/{shard:05d}-of-{shards:05d}"
+        self._folder = f"state/{file_name(schema.state_id)}/{shard:05d}-of-{shards:05d}"
         self._rescaling: Rescaling | None = None
         if isinstance(version, ShardVersion):
             self._version = version
@@ -82,7 +82,7 @@ class ShardStore(StateTables):
         super().__init__(
             schema, shard, shards, max_parallelism, self, self._version.schemas, self._version.chain
         )
-        slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
+        slot = slot_name(schema.state_id, shard, shards)
         self._slot = local_dir / slot
         former = () if self._rescaling else self._version.writers
         opened = None if kept is None else kept.take(self._slot, checkpoint)
@@ -420,9 +420,3 @@ class ShardStore(StateTables):
             earlier_chain=old.chain if self._rescaling else chains[first],
             base_chain=old.chain,
         )
-
-
-def _safe(state_id: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9_.\-]{1,100}", state_id) and not state_id.startswith("."):
-        return state_id
-    return digest_of(state_id.encode())

@@ -31,8 +31,8 @@ def run_here(
 
     `kept` has the caches of state that are open. Those of history are moved to where they may be: then none is open.
     """
-    if job.of_history and kept is not None:
-        kept.close()
+    if kept is not None:
+        kept.only(() if job.of_history else {*job.states, *(state.state_id for state in job.program.states)})
     connectors = connectors or registered()
     program = TaskProgram.of(job, connectors)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream_operators.state.open_caches import OpenCaches
-from tests.operators.state.test_state_store import Bench, content, sums
+from tests.operators.state.test_state_store import SCHEMA, Bench, content, sums
 
 
 @pytest.fixture
@@ -78,3 +78,16 @@ def test_more_than_may_be_open_are_closed(bench: Bench) -> None:
         assert at(bench, "b", few) == ([0, 1, 2], False)
     finally:
         few.close()
+
+
+def test_only_caches_of_these_states_stay_open(bench: Bench, kept: OpenCaches) -> None:
+    kept.only({SCHEMA.state_id})
+    assert not is_free(bench)
+    kept.only({"another"})
+    assert is_free(bench)
+
+
+def is_free(bench: Bench) -> bool:
+    """Whether nobody has the slot: else the state is built in a place of its own."""
+    with bench.open() as store:
+        return not store.rebuilt
