@@ -14,6 +14,7 @@ from sqlstream import __version__
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream.runtime.run.request import RunRequest
+from sqlstream_operators.task.dead_letters import KINDS
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class Exporter:
         )
         self._rows = gauge("state_rows", "Rows of state.")
         self._bytes = gauge("state_bytes", "Bytes of keys and values of state.")
+        self._interval = gauge(
+            "epoch_interval_seconds", "The interval between epochs, where the file sets one."
+        )
         self._seconds = Histogram(
             "sqlstream_epoch_seconds",
             "How long epochs took, from planning to the end of their commit.",
@@ -73,6 +77,8 @@ class Exporter:
         # What has not happened yet is 0, so that its rate is known from the first time on.
         for metric in (self._epochs, self._rows, self._bytes):
             metric.labels(pipeline)
+        for kind in KINDS:
+            self._letters.labels(pipeline, kind)
 
     def observing(self, request: RunRequest) -> RunRequest:
         """The request, whose observers this one comes before; sources and sinks of its plan begin with 0."""
@@ -80,6 +86,9 @@ class Exporter:
             self._read.labels(self._pipeline, source.name)
         for sink in request.plan.sinks:
             self._written.labels(self._pipeline, sink.name)
+        interval_us = request.plan.options.epoch_interval_us
+        if interval_us is not None:
+            self._interval.labels(self._pipeline).set(interval_us / 1e6)
 
         def epoch(report: EpochReport) -> None:
             self._epoch(report)

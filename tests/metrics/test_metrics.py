@@ -21,6 +21,7 @@ from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream_operators.task.dead_letters import KINDS
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 SQL = """
@@ -82,7 +83,9 @@ def test_the_figures_of_a_run(tmp_path: Path) -> None:
     assert found["sqlstream_epochs_total"] == {(): result.epochs} == {(): len(reports)}
     assert found["sqlstream_rows_read_total"] == {("t",): 31}
     assert found["sqlstream_rows_written_total"] == {(name,): n for name, n in result.rows_written.items()}
-    assert found["sqlstream_dead_letter_rows_total"] == {(k,): n for k, n in result.dead_letters.items() if n}
+    assert found["sqlstream_dead_letter_rows_total"] == {
+        (kind,): result.dead_letters.get(kind, 0) for kind in KINDS
+    }
     assert found["sqlstream_last_epoch"] == {(): result.last_epoch}
     assert found["sqlstream_source_lag_rows"] == {("t",): 0}
     # 12:00 of that day, less a minute.
