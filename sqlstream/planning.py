@@ -10,9 +10,12 @@ from typing import Any
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.type_oracle.installed import TYPES
 from sqlstream_planner import pipeline
+from sqlstream_planner.bind.script import Bound
+from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.expressions import oracle
 from sqlstream_planner.expressions.constants import Constant
+from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.problems import BAD_CAST, FAILING_CONSTANT
 
 
@@ -42,6 +45,24 @@ def plan_file(
     return planned
 
 
+def plan_script(script: Script, registry: Registry = REGISTERED) -> pipeline.Planned:
+    """`plan_file` for statements that are parsed already."""
+    oracle.use(TYPES)
+    planned = pipeline.plan_script(script, connectors=registry.descriptors)
+    if planned.constants:
+        _refuse_wrong(planned.constants)
+    return planned
+
+
+def bind_query(script: Script, catalog: Catalog) -> Bound:
+    """The algebra of the SELECTs of `script` over the tables of a catalog; constants that can't be computed are refused."""
+    oracle.use(TYPES)
+    bound = pipeline.bind_query(script, catalog)
+    if bound.constants:
+        _refuse_wrong(bound.constants)
+    return bound
+
+
 def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
     """Try constants in DuckDB, before there is a row: casts, patterns, time zones and calls that must fail.
 
@@ -59,3 +80,8 @@ def _diagnostic(constant: Constant, at: Span, why: str) -> Diagnostic:
     if constant.cast:
         return Diagnostic(BAD_CAST, f"this cast fails: {why}", at, help=constant.instead)
     return Diagnostic(FAILING_CONSTANT, f"this expression fails with every row: {why}", at)
+
+
+def with_functions() -> None:
+    """Let the planner know the functions that there are, before anything is planned."""
+    oracle.use(TYPES)

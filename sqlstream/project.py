@@ -28,6 +28,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did
 
 if TYPE_CHECKING:
     from sqlstream_planner.pipeline import Planned
+    from sqlstream_planner.sql.rendered import RenderedSql
 
 FILE = "sqlstream.toml"
 PIPELINES = "pipelines"
@@ -149,9 +150,25 @@ def plan(
         path,
         variables={**project.variables, **(variables or {})},
         env=os.environ,
-        search_path=(project.root / "macros", project.root),
+        search_path=_macros(project),
         moved=moved or {},
     )
+
+
+def rendered(path: Path, project: Project, variables: Mapping[str, str]) -> RenderedSql:
+    """The text of a pipeline file after templating, as `plan` has it. Raises DiagnosticError if it can't be rendered."""
+    from sqlstream_planner.sql.parse import rendered_file
+
+    return rendered_file(
+        path,
+        variables={**project.variables, **variables},
+        env=os.environ,
+        search_path=_macros(project),
+    )
+
+
+def _macros(project: Project) -> tuple[Path, ...]:
+    return (project.root / "macros", project.root)
 
 
 def pipeline_name(planned: Planned, path: Path) -> str:

@@ -13,7 +13,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
-from sqlstream_planner.bind.script import bind_script
+from sqlstream_planner.bind.script import Bound, bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.masked_sql import masked_sql
 from sqlstream_planner.catalog.script import declared
@@ -102,6 +102,14 @@ def plan_file(
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
+    return plan_script(script, connectors=connectors, moved=moved)
+
+
+@on_large_stack
+def plan_script(
+    script: Script, *, connectors: Connectors, moved: Mapping[str, str] = MappingProxyType({})
+) -> Planned:
+    """Plan statements that are parsed already; see `plan_file`."""
     catalog, errors = declared(script, connectors)
     catalog = replace(catalog, moved=moved)
     if errors:
@@ -139,6 +147,15 @@ def plan_file(
     return Planned(
         script.rendered, catalog, algebra, logical, physical, bound.warnings, state_nodes, bound.constants
     )
+
+
+@on_large_stack
+def bind_query(script: Script, catalog: Catalog) -> Bound:
+    """The algebra of the SELECTs of `script` over the tables of a catalog, before any rule. Raises DiagnosticError."""
+    try:
+        return bind_script(script, catalog)
+    except RecursionError:
+        raise DiagnosticError(nested_too_deeply(Span(script.rendered.file, 1, 1))) from None
 
 
 def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -5,7 +5,6 @@ A sub-command's module is imported when it is called, so that `--help` and `chec
 
 from __future__ import annotations
 
-import errno
 import gc
 import importlib
 import os
@@ -14,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import click
 
@@ -26,9 +24,6 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 _SIGNALLED = 128
 _BUG = 70
 _EXIT_CODES = {"PRJ": 2, "STA": 4, "ENV": 5}
-#: What a machine can refuse without anybody having written something wrong.
-_MACHINE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 #: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command` (`-` is `_` there).
 COMMANDS = {
@@ -43,6 +38,7 @@ COMMANDS = {
     "dead-letters": "Look at the rows that pipelines could not use, and why.",
     "savepoint": "Name the state of a pipeline; list, show, export and import savepoints.",
     "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
+    "sql": "Query sources, sinks and state by SQL, at a prompt or from a script.",
     "test": "Run unit tests: rows for the sources, and what sinks and views must have then.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }
@@ -140,7 +136,9 @@ def _run(arguments: Sequence[str]) -> int:
     except OutputError:
         raise
     except Exception as error:
-        diagnostic = _known(error)
+        from sqlstream.cli.known_errors import known
+
+        diagnostic = known(error)
         if diagnostic is not None:
             _report([diagnostic], arguments)
             return _EXIT_CODES.get(diagnostic.code[:3], 1)
@@ -187,63 +185,6 @@ def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None
             click.echo(to_json(diagnostics, ok=False))
         except OutputError:  # what is wrong is reported all the same
             show(diagnostics)
-
-
-def _known(error: Exception) -> Diagnostic | None:
-    """An error of the operators' package or the operating system about the user's data, as a diagnostic."""
-    from sqlstream_operators.errors import (
-        DataError,
-        MachineError,
-        StateError,
-        StorePlaceError,
-        machine_trouble,
-    )
-
-    if isinstance(error, FileNotFoundError) and not _has_folder():
-        return Diagnostic(
-            "PRJ001",
-            "the working directory does not exist any more",
-            help="change to a folder that exists",
-        )
-    if isinstance(error, DataError):
-        return Diagnostic("DAT001", error.message)
-    if isinstance(error, StateError):
-        return Diagnostic("STA003", error.message, help=error.help or None)
-    if isinstance(error, MemoryError):
-        return Diagnostic(
-            "ENV007",
-            "the process has not enough memory or address space (`ulimit -v`)",
-            help="give it more, and run again; a run goes on where it stopped",
-        )
-    if isinstance(error, StorePlaceError):
-        return Diagnostic(
-            "PRJ006",
-            str(error),
-            help="give a path, or a URI that begins with file:///, s3://, gs://, abfs:// or hdfs://",
-        )
-    if isinstance(error, MachineError):
-        return Diagnostic("ENV005", f"a file can't be read or written: {error}")
-    if isinstance(error, OSError) and error.errno in _DISK:
-        return Diagnostic("ENV005", f"a file can't be read or written: {machine_trouble(error)}")
-    if type(error) is OSError and error.errno is None:  # so pyarrow says what an object store refuses
-        return Diagnostic(
-            "ENV005",
-            f"a file can't be read or written: {(str(error).strip() or 'no reason is given').splitlines()[0]}",
-            help="see whether the address is right and the store can be reached, and run again",
-        )
-    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return Diagnostic("DAT002", f"{error.filename}: {error.strerror}")
-    if isinstance(error, OSError) and error.errno in _MACHINE:
-        return Diagnostic("DAT002", str(error))
-    return None
-
-
-def _has_folder() -> bool:
-    try:
-        Path.cwd()
-    except OSError:
-        return False
-    return True
 
 
 def _interrupted(arguments: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 import duckdb
@@ -19,6 +18,7 @@ from sqlstream.state.committed import Committed, find_committed
 from sqlstream.state.pushed import values_of
 from sqlstream.state.reading import ReadCounts, StateReader
 from sqlstream.state.relations import Relation, columns_of, relations_of
+from sqlstream.state.results import Result, write_result
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import is_lossy
@@ -26,7 +26,6 @@ from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, suggestion
-from sqlstream_planner.text.visible import visible
 
 #: What the place of a mistake is in: the text of the query.
 FILE = "query"
@@ -41,14 +40,6 @@ _SETTINGS = (
 )
 #: How often a query is begun anew because the epoch that it reads is collected meanwhile.
 _ATTEMPTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The columns of a query's result, and its rows as DuckDB writes them: text, None for NULL."""
-
-    columns: tuple[str, ...]
-    rows: Iterator[tuple[str | None, ...]]
 
 
 class StateDatabase:
@@ -70,7 +61,7 @@ class StateDatabase:
             "temp_directory": str(self._folder / "query"),
         }
         self._connection = duckdb.connect(":memory:", config=config)
-        self._datasets: list[_Dataset] = []
+        self._datasets: list[RelationDataset] = []
         for setting in _SETTINGS:
             self._connection.execute(setting)
         for number, relation in enumerate(self.relations):
@@ -112,18 +103,13 @@ class StateDatabase:
         return Result(("row",) if as_json else columns, self._rows(found, sql, len(head)))
 
     def _add(self, hidden: str, relation: Relation) -> None:
-        dataset = _Dataset(self._reader, relation)
+        dataset = RelationDataset(self._reader, relation)
         self._datasets.append(dataset)
         self._connection.register(hidden, dataset)
-        items = [
-            f"CAST({name} AS {c.type}) AS {name}" if is_lossy(c.type) else name
-            for c in relation.columns
-            for name in [quote_identifier(c.name)]
-        ]
         if len(relation.name) > 1:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(relation.name[0])}")
         name = ".".join(map(quote_identifier, relation.name))
-        self._connection.execute(f"CREATE VIEW {name} AS SELECT {', '.join(items)} FROM {hidden}")
+        self._connection.execute(f"CREATE VIEW {name} AS {select_of(relation, hidden)}")
 
     def _select(self, sql: str) -> str:
         """The text of the one SELECT that `sql` is."""
@@ -212,7 +198,17 @@ class StateDatabase:
         )
 
 
-class _Dataset(ds.Dataset):  # type: ignore[misc]
+def select_of(relation: Relation, dataset: str) -> str:
+    """The columns of a relation with their types, of a `RelationDataset` that DuckDB knows by a name."""
+    items = [
+        f"CAST({name} AS {c.type}) AS {name}" if is_lossy(c.type) else name
+        for c in relation.columns
+        for name in [quote_identifier(c.name)]
+    ]
+    return f"SELECT {', '.join(items)} FROM {quote_identifier(dataset)}"
+
+
+class RelationDataset(ds.Dataset):  # type: ignore[misc]
     """A relation as DuckDB scans it: it asks for columns and gives a filter, as it does of any of pyarrow's datasets.
 
     `failure` is what went wrong while it was read: DuckDB only passes on its text.
@@ -266,7 +262,7 @@ def run_query(store: CheckpointStore, at: str | None, sql: str, form: str, out: 
             tempfile.SpooledTemporaryFile(16 << 20, "w+", encoding="utf-8", newline="") as spool,
         ):
             try:
-                _write(database.query(sql, as_json=form == "json"), form, spool)
+                write_result(database.query(sql, as_json=form == "json"), form, spool)
             except (StateError, FileNotFoundError):
                 if committed.is_there:
                     raise
@@ -283,38 +279,3 @@ def run_query(store: CheckpointStore, at: str | None, sql: str, form: str, out: 
             help="make a savepoint, which is kept, and give its name to --at",
         )
     )
-
-
-def _write(result: Result, form: str, out: Any) -> None:
-    if form == "json":
-        for (text,) in result.rows:
-            out.write(f"{text}\n")
-    elif form == "csv":
-        out.write(_csv_line(result.columns))
-        out.writelines(map(_csv_line, result.rows))
-    else:
-        _write_table(result, out)
-
-
-def _csv_line(row: Sequence[str | None]) -> str:
-    """A line of CSV: NULL is nothing, an empty text is in quotes, as DuckDB writes them."""
-    return ",".join(_csv_cell(cell) for cell in row) + "\n"
-
-
-def _csv_cell(cell: str | None) -> str:
-    if cell is None:
-        return ""
-    if cell == "" or any(c in cell for c in ',"\r\n'):
-        return '"' + cell.replace('"', '""') + '"'
-    return cell
-
-
-def _write_table(result: Result, out: Any) -> None:
-    """Columns that are as wide as their values need."""
-    rows = [["NULL" if cell is None else visible(cell) for cell in row] for row in result.rows]
-    names = [visible(name) for name in result.columns]
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    for row in (names, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        out.write("  ".join(cells).rstrip() + "\n")
-    out.write(f"({len(rows):,} row{'' if len(rows) == 1 else 's'})\n")

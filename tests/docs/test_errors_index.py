@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_CODE = re.compile(r'"((?:SQL|TYP|CAT|OPT|SET|TPL|STA|GLD|ENV|DAT|PRJ|SAV|TST|UIS)\d{3})"')
+_CODE = re.compile(r'"((?:SQL|TYP|CAT|OPT|SET|TPL|STA|GLD|ENV|DAT|PRJ|SAV|TST|UIS|SHL)\d{3})"')
 
 
 def test_every_code_is_documented() -> None:

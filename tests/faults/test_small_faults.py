@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.cli import main
+from sqlstream.cli.known_errors import known
 from sqlstream.cli.main import run_cli
 from sqlstream.storage.savepoint_copies import export_savepoint, import_savepoint
 from sqlstream.storage.savepoints import Savepoints
@@ -125,7 +125,7 @@ def test_an_object_store_that_can_not_be_reached(
 
 
 def test_an_error_of_the_system_keeps_its_own_words() -> None:
-    assert main._known(OSError(17, "File exists")) is None
+    assert known(OSError(17, "File exists")) is None
 
 
 KILLED = """

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sqlstream.state.pushed import values_of
-from sqlstream.state.query import _Dataset
+from sqlstream.state.query import RelationDataset
 from sqlstream.state.reading import StateReader
 from sqlstream.state.relations import Relation, RelationColumn
 from sqlstream_operators.plan.types import BLOB, DOUBLE, VARCHAR
@@ -68,7 +68,7 @@ def test_rows_are_those_of_duckdb(where: str) -> None:
     theirs.register("t", ROWS)
     theirs.execute("CREATE TABLE r AS FROM t")
     relation = Relation(("r",), "r", cast(Any, None), None, COLUMNS, "answer")
-    ours.register("r", _Dataset(cast(StateReader, AllRows()), relation))
+    ours.register("r", RelationDataset(cast(StateReader, AllRows()), relation))
     sql = f"SELECT CAST(x AS VARCHAR), s, b FROM r WHERE {where} ORDER BY ALL"
     assert ours.execute(sql).fetchall() == theirs.execute(sql).fetchall()
 

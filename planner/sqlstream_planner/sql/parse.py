@@ -49,6 +49,20 @@ def parse_file(
     >>> parse_file("SET 'pipeline.name' = 'x'; SELECT 1").statements[0].key
     'pipeline.name'
     """
+    return parse_rendered(
+        rendered_file(source, file=file, variables=variables, env=env, search_path=search_path)
+    )
+
+
+def rendered_file(
+    source: Path | str,
+    *,
+    file: str | None = None,
+    variables: Mapping[str, Any] = MappingProxyType({}),
+    env: Mapping[str, str] = MappingProxyType({}),
+    search_path: Sequence[Path] = (),
+) -> RenderedSql:
+    """The text of a file after templating. Raises DiagnosticError: SQL000 (exit code 2), and TPL… for templates."""
     if isinstance(source, Path):
         name = str(source) if file is None else file
         try:
@@ -63,7 +77,7 @@ def parse_file(
             raise DiagnosticError(_not_utf8(name, content, error), exit_code=2) from None
     else:
         name, text = file or "<sql>", source
-    return parse_rendered(render_template(text, name, variables=variables, env=env, search_path=search_path))
+    return render_template(text, name, variables=variables, env=env, search_path=search_path)
 
 
 def _not_utf8(file: str, content: bytes, error: UnicodeDecodeError) -> Diagnostic:
