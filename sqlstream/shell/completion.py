@@ -51,7 +51,7 @@ _AFTER = {
     "EXPLAIN": ("SELECT",),
 }
 _TABLE_BEFORE = ("FROM", "JOIN", "TABLE", "DESCRIBE", "DESC", "\\D")
-_WORD = re.compile(r"[\w.\\]*\Z")
+_WORD = re.compile(r"[\w.\\`]*\Z")
 _LAST = re.compile(r"(\\?\w+|[^\w\s])\s*\Z")
 #: A name in a FROM clause, and what it is called there.
 _SOURCES = re.compile(

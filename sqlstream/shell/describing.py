@@ -99,7 +99,7 @@ WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 def like(pattern: str) -> re.Pattern[str]:
     """A pattern of LIKE, ignoring case.
 
-    >>> [bool(like("DATE_%").fullmatch(name)) for name in ("date_trunc", "dated")]
+    >>> [bool(like("DATE_T%").fullmatch(name)) for name in ("date_trunc", "dated")]
     [True, False]
     """
     parts = {"%": ".*", "_": "."}

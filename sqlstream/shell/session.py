@@ -210,7 +210,9 @@ class Session:
                 continue
             if self._state_error is not None:
                 why = self._state_error.diagnostics[0]
-                return DiagnosticError(replace(why, span=diagnostic.span), exit_code=self._state_error.exit_code)
+                return DiagnosticError(
+                    replace(why, span=diagnostic.span), exit_code=self._state_error.exit_code
+                )
             if self._opened.store is None:
                 return DiagnosticError(
                     Diagnostic(
