@@ -21,6 +21,7 @@ from sqlstream.state.relations import Relation, relations_of
 from sqlstream.state.results import Result
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck.session import DUCKDB_ERRORS, DuckSession
+from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.bind.script import Bound
@@ -92,7 +93,11 @@ def _rows(duck: DuckSession, sql: str, datasets: list[RelationDataset]) -> Itera
         for dataset in datasets:
             if dataset.failure is not None:
                 raise dataset.failure from None
-        raise duck.error(error, sql) from error
+        failure = duck.error(error, sql)
+        if not isinstance(failure, DataError):
+            raise failure from error
+        # What DuckDB shows of the statement is none that the user wrote.
+        raise DataError(failure.message.partition("\nLINE ")[0].strip()) from error
     except RuntimeError as error:  # so DuckDB says that there was a Ctrl-C
         if "interrupted" in str(error).lower():
             raise KeyboardInterrupt from None

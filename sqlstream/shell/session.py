@@ -34,6 +34,7 @@ from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateType,
     CreateView,
+    PhysicalColumn,
     Select,
     SetOption,
     Statement,
@@ -250,8 +251,21 @@ class Session:
                 "SHL001", "the shell explains queries only", "run `sqlstream explain` on the pipeline's file"
             )
         script = self._parsed((*self._pieces, query))
-        planned = plan_script(script)
+        planned = plan_script(Script(tuple(self._only_declared(script.statements)), script.rendered))
         return Answer(text=explain_text(planned), warnings=planned.warnings)
+
+    def _only_declared(self, statements: Sequence[Statement]) -> Iterator[Statement]:
+        """Statements of which no CREATE TABLE AS writes: it declares the table with the columns that its query gives."""
+        for statement in statements:
+            if not isinstance(statement, CreateTable) or statement.as_select is None:
+                yield statement
+                continue
+            schema = self._opened.sinks.get(statement.name.lower(), ())
+            columns = tuple(
+                PhysicalColumn(c.name, c.type, c.nullable, None, statement.name_span) for c in schema
+            )
+            if columns:
+                yield replace(statement, as_select=None, columns=columns)
 
     def _declare(self, piece: Piece) -> Answer:
         script = self._parsed((*self._pieces, piece))

@@ -221,6 +221,23 @@ def test_explain_is_the_plan_that_would_run(sqlstream: Command, file: Path) -> N
     assert "unbounded: it grows" in out
 
 
+def test_a_table_that_is_made_of_a_query(sqlstream: Command, file: Path) -> None:
+    made = "CREATE TABLE made WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json') AS "
+    made += "SELECT customer FROM orders;"
+    file.write_text(PIPELINE + made)
+    assert rows(sqlstream, file, "SELECT COUNT(customer) AS n FROM made") == ["n", "3"]
+    assert rows(sqlstream, file, "DESCRIBE made")[1:] == ["customer,VARCHAR,true,,,"]
+    plan = sqlstream("sql", str(file), "-c", "EXPLAIN SELECT customer FROM orders")[1]
+    assert "sink result" in plan
+    assert "sink made" not in plan
+
+
+def test_a_row_that_fails_ends_the_query(sqlstream: Command, file: Path) -> None:
+    said = wrong(sqlstream, file, "SELECT CAST(customer AS INT) FROM orders")
+    assert "error[DAT001]: Conversion Error: Could not convert string 'ada' to INT32" in said
+    assert "LINE" not in said
+
+
 def test_json_and_long_results(sqlstream: Command, file: Path) -> None:
     code, out, _ = sqlstream(
         "sql", str(file), "--format", "json", "-c", "SELECT * FROM totals ORDER BY n;\n\\d totals"
