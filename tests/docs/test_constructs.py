@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from docs.site.constructs import Construct, constructs, tables
 from sqlstream.planning import plan_file
 from sqlstream_operators.plan.epoch_values import clock_settings
 from sqlstream_planner.batch.to_duckdb import to_duckdb
@@ -23,31 +22,7 @@ from tests.properties.in_process import run_here
 from tests.properties.referee import assert_same
 from tests.properties.updating import collecting, fetched
 
-DOC = (Path(__file__).parents[2] / "docs" / "constructs.md").read_text(encoding="utf-8")
-(TABLES,) = re.findall(r"```sql\n(.*?)```", DOC, re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Construct:
-    """A row of the table."""
-
-    name: str
-    example: str
-    rows: str
-    state: str
-    kept: str
-
-
-def constructs() -> list[Construct]:
-    table = DOC.partition("| construct |")[2]
-    lines = [line for line in table.splitlines() if line.startswith("| ")]
-    found = []
-    for line in lines:
-        name, example, *rest = (cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|")))
-        found.append(Construct(name, example.strip("`").replace("\\|", "|"), *rest))
-    return found
-
-
+TABLES = tables()
 CONSTRUCTS = constructs()
 
 

@@ -1,0 +1,1 @@
+"""The documentation: pages in Markdown, and in `site/` the code that builds a site of them."""
