@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST := not spark and not kill
 
-.PHONY: help setup constraints demo test test-fast check static lint format types imports search bench clean
+.PHONY: help setup constraints demo docs test test-fast check static lint format types imports search bench clean
 
 help:
 	@echo "make demo    install, run a real pipeline over real data on Spark, check it against its golden"
 	@echo "make test    install, run all tests"
 	@echo "make check   lint, types, import rules and tests: exactly what CI runs"
+	@echo "make docs    build the documentation as a site: site/index.html"
 	@echo "make search  the random searches, long"
 	@echo "make bench   the benchmarks of this repository (see benchmarks/README.md for the peers)"
 
@@ -31,6 +32,9 @@ constraints:
 
 demo: setup
 	@$(BIN)/python -m sqlstream.demo
+
+docs: setup
+	@$(BIN)/python -m docs.site site
 
 # Spark's tests come first (tests/conftest.py): one process has its session, the other runs what needs none.
 test: setup
@@ -66,4 +70,4 @@ bench: setup
 	$(BIN)/python benchmarks/state_bench.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
