@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from docs.site.construct_pages import construct_pages
+from docs.site.markdown import for_python_markdown
 from docs.site.navigation import NavigationError, navigation
 from docs.site.reference.commands import command_pages
 from docs.site.reference.functions import function_pages
@@ -81,7 +82,7 @@ def _write(work: Path) -> None:
         head + heading + yaml.safe_dump(nav, sort_keys=False, allow_unicode=True), encoding="utf-8"
     )
     for path, text in pages.items():
-        _made(work / "docs" / path).write_text(text, encoding="utf-8")
+        _made(work / "docs" / path).write_text(for_python_markdown(text), encoding="utf-8")
     for path, file in written_pages().pictures.items():
         shutil.copyfile(file, _made(work / "docs" / path))
     shutil.copyfile(_HERE / "site.css", _made(work / "docs" / "assets" / "site.css"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+_CODE = re.compile(r"`[^`]*`")
 _ITEM = re.compile(r" *([-*]|\d+\.) +")
 
 
@@ -40,9 +41,10 @@ def slug(text: str) -> str:
 
 
 def for_python_markdown(text: str) -> str:
-    """A page that GitHub reads, for Python-Markdown: what belongs to an item of a list must be four columns in.
+    """A page that GitHub reads, for Python-Markdown.
 
-    GitHub takes what begins below the item's text, which is two or three columns in.
+    What belongs to an item of a list must be four columns in; GitHub takes what begins below the item's text, which is two
+    or three. In code in a table GitHub wants `\\|`, where Python-Markdown shows the backslash.
 
     >>> print(for_python_markdown("1. one\\n   more\\n\\n   another\\n\\nend"))
     1. one
@@ -51,6 +53,8 @@ def for_python_markdown(text: str) -> str:
         another
     <BLANKLINE>
     end
+    >>> print(for_python_markdown("| `a \\\\| b` | c \\\\| d |"))
+    | `a | b` | c \\| d |
     """
     done: list[str] = []
     inside = fence = False
@@ -61,6 +65,8 @@ def for_python_markdown(text: str) -> str:
             inside = bool(item) or (inside and (indent > 0 or not line))
         if line.strip().startswith("```"):
             fence = not fence
+        elif not fence and line.startswith("|"):
+            line = _CODE.sub(lambda code: code[0].replace("\\|", "|"), line)
         if inside and 0 < indent < 4 and not (item and indent == 0):
             line = "    " + line[min(indent, 3) :]
         elif item and indent == 0 and done and done[-1] and not _in_list(done):

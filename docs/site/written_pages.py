@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from docs.site.markdown import for_python_markdown, table
+from docs.site.markdown import table
 
 ROOT = Path(__file__).parents[2]
 _DOCS = "docs/"
@@ -90,7 +90,7 @@ def _moved(page: str, text: str) -> str:
     """The text with its links as the site has them."""
     parts = _FENCE.split(text)
     parts[::2] = [_LINK.sub(_moving(page), part) for part in parts[::2]]
-    return for_python_markdown("".join(parts))
+    return "".join(parts)
 
 
 def _moving(page: str) -> Callable[[re.Match[str]], str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -111,6 +112,13 @@ def test_a_page_that_is_not_in_the_navigation_is_an_error() -> None:
     for nav in (["a.md"], ["a.md", "b.md", "c.md"], ["a.md", "a.md", "b.md"]):
         with pytest.raises(NavigationError):
             navigation(nav, pages)
+
+
+def test_pages_show_no_marks_of_markdown(pages: dict[Path, PageRead]) -> None:
+    """What GitHub and the generator read differently would stand on the page: `\\|` in code, a fence in a list, bold."""
+    marked = re.compile(r"<code>[^<]*\\\|[^<]*</code>|<p>[^<]*```|<(?:p|li|td)>\*\*")
+    shown = {file.name: marked.search(file.read_text(encoding="utf-8")) for file in pages}
+    assert {name: found[0] for name, found in shown.items() if found} == {}
 
 
 def test_links_out_of_docs_are_pages_or_names() -> None:
