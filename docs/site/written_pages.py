@@ -41,7 +41,7 @@ def written_pages() -> Written:
         page = waiting.pop(0)
         if page not in texts:
             texts[page] = (ROOT / page).read_text(encoding="utf-8")
-            waiting += [target for target, _ in _targets(page, texts[page]) if target.endswith(".md")]
+            waiting += [target for target in _targets(page, texts[page]) if _is_page(target)]
     pages = {_place(page): _moved(page, text) for page, text in texts.items()}
     pages["adr/README.md"] = _decisions(texts)
     pictures = {
@@ -75,10 +75,15 @@ def _place(page: str) -> str:
     return page.removeprefix(_DOCS) if page.startswith(_DOCS) else f"{ELSEWHERE}{page}"
 
 
-def _targets(page: str, text: str) -> list[tuple[str, str]]:
-    """The files of the repository that a page links to, with the anchors."""
+def _is_page(target: str) -> bool:
+    """Whether it is a page that is there; the generator reports a link to one that is not, with its source location."""
+    return target.endswith(".md") and (ROOT / target).is_file()
+
+
+def _targets(page: str, text: str) -> list[str]:
+    """The files of the repository that a page links to."""
     links = (match[3] for part in _FENCE.split(text)[::2] for match in _LINK.finditer(part))
-    return [_target(page, link) for link in links if "://" not in link]
+    return [_target(page, link)[0] for link in links if "://" not in link]
 
 
 def _target(page: str, link: str) -> tuple[str, str]:
