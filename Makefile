@@ -38,10 +38,10 @@ docs: setup
 
 # Spark's tests come first (tests/conftest.py): one process has its session, the other runs what needs none.
 test: setup
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 50
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations 50
 
 test-fast: setup
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(FAST)"
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "$(FAST)"
 
 static: lint types imports
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.manifest import EpochPlan, Manifest
@@ -156,6 +157,17 @@ class Journal:
     def physical_plan(self, digest: str) -> bytes:
         """A kept physical plan."""
         return self._kept(physical_plan_name, digest)
+
+    def only_program(self) -> tuple[bytes | None, str | None]:
+        """The physical plan and the SQL that are kept, where no manifest names any yet: None if there is not one of each."""
+        found: list[bytes | None] = []
+        for name_of in (physical_plan_name, sql_name):
+            folder, _, ending = name_of("").rpartition(".")
+            names = [n for n in self.store.list(folder.rstrip("/")) if n.endswith(f".{ending}")]
+            digests = [Path(name).stem for name in names]
+            found.append(self._kept(name_of, digests[0]) if len(digests) == 1 else None)
+        plan, sql = found
+        return plan, None if sql is None else sql.decode()
 
     def _keep(self, name_of: Callable[[str], str], content: bytes) -> str:
         digest = digest_of(content)

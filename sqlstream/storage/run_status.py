@@ -28,8 +28,9 @@ class RunStatus(PlainData):
     `state` is one of the constants above; `ended` is a run that has read all there is. `at_us` is when it was written (µs
     since 1970). `doing` is what the run is at, if that takes long. `epoch` is the last one that it committed, `lag` the rows
     that wait by source (None: not known), `rows` what it has read by source, `rows_per_s` how many it read of late.
-    `restarts` is how often in a row it was begun again. `problems` are the diagnostics of its last error: `code`, `message`,
-    `help`. `base_dir` is what relative paths in its file refer to, on the machine of the run.
+    `restarts` is how often in a row it was begun again. `problems` are the diagnostics of its last error, as
+    `Diagnostic.to_json` has them; older ones have `code`, `message` and `help` alone. `base_dir` is what relative paths in
+    its file refer to, on the machine of the run.
     """
 
     run: RunInfo
@@ -46,9 +47,9 @@ class RunStatus(PlainData):
     base_dir: str = ""
 
 
-def problems_of(diagnostics: Sequence[Diagnostic]) -> tuple[dict[str, str], ...]:
+def problems_of(diagnostics: Sequence[Diagnostic]) -> tuple[dict[str, Any], ...]:
     """Diagnostics as a status has them."""
-    return tuple({"code": d.code, "message": d.message, "help": d.help or ""} for d in diagnostics)
+    return tuple({**d.to_json(), "help": d.help or ""} for d in diagnostics)
 
 
 def write_status(store: CheckpointStore, status: RunStatus) -> None:

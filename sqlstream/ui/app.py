@@ -29,7 +29,7 @@ from sqlstream.ui.pipelines import Pipeline, Pipelines, shown
 from sqlstream.ui.relations import MOST_ROWS, Queries, relations
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.explain.graph import graph_of
+from sqlstream_planner.explain.graph import Graph, graph_of
 from sqlstream_planner.text.masking import without_password
 
 STATIC = Path(__file__).parent / "static"
@@ -66,15 +66,18 @@ class Dashboard:
         """Its plan as a graph, with figures and the clauses of the SQL."""
         manifest = pipeline.last()
         if manifest is None:
-            return {"epoch": None, "nodes": [], "edges": []}
-        graph = graph_of(pipeline.plan(manifest))
-        at = figures(graph, manifest, pipeline.overview(), pipeline.history)
-        places = source_of(self._planner, pipeline.sql(manifest))["clauses"]
+            plan, sql = pipeline.begun()
+            graph, at = Graph((), ()) if plan is None else graph_of(plan), {}
+        else:
+            graph, sql = graph_of(pipeline.plan(manifest)), pipeline.sql(manifest)
+            at = figures(graph, manifest, pipeline.overview(), pipeline.history)
+        places = source_of(self._planner, sql)["clauses"]
         return {
-            "epoch": manifest.epoch,
-            "parallelism": manifest.parallelism,
+            "epoch": None if manifest is None else manifest.epoch,
+            "parallelism": None if manifest is None else manifest.parallelism,
             "nodes": [
-                {**node.to_json(), **at[node.id], "clause": places.get(node.id)} for node in graph.nodes
+                {**node.to_json(), **at.get(node.id, {}), "clause": places.get(node.id)}
+                for node in graph.nodes
             ],
             "edges": [edge.to_json() for edge in graph.edges],
         }
@@ -82,7 +85,7 @@ class Dashboard:
     def source(self, pipeline: Pipeline, request: Request) -> Any:
         """Its SQL as it ran, rendered and without secrets, with what there is to say about it."""
         manifest = pipeline.last()
-        return source_of(self._planner, None if manifest is None else pipeline.sql(manifest))
+        return source_of(self._planner, pipeline.begun()[1] if manifest is None else pipeline.sql(manifest))
 
     def epochs(self, pipeline: Pipeline, request: Request) -> Any:
         """A page of epochs, newest first."""

@@ -16,6 +16,7 @@ from sqlstream.storage.epoch_history import History
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
 from sqlstream.storage.run_status import problems_of
+from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_path
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -63,6 +64,11 @@ class Pipeline:
     def sql(self, manifest: Manifest) -> str | None:
         """The SQL of a manifest, rendered and without secrets; None if none was kept."""
         return None if manifest.sql_digest is None else Journal(self.store).sql(manifest.sql_digest)
+
+    def begun(self) -> tuple[PhysicalPlan | None, str | None]:
+        """The plan and the SQL of a run that has begun its first epoch and not committed it yet, as far as it was kept."""
+        plan, sql = Journal(self.store).only_program()
+        return None if plan is None else plan_json.from_text(plan.decode()), sql
 
 
 class Pipelines:

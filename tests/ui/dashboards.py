@@ -57,6 +57,7 @@ def run(folder: Path, sql: str = SHOP, **options: Any) -> CheckpointStore:
         sql=planned.masked_sql,
         nodes=planned.state_nodes,
         written=planned.written,
+        place_of=planned.place_of,
         base_dir=folder,
         runner=InProcessRunner(2),
         parallelism=2,

@@ -23,6 +23,7 @@ from sqlstream.ui import relations as relation_pages
 from sqlstream.ui.app import STATIC
 from sqlstream.ui.server import TOKEN, served
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import DiagnosticError
 from tests.ui.dashboards import SHOP, Client, dashboard, run, write_orders
 
 
@@ -289,6 +290,24 @@ def test_a_damaged_state_directory_is_shown_as_that(tmp_path: Path) -> None:
         assert client.get(f"pipelines/{found['id']}")["state"] == "damaged"
         status, answer, _ = client.ask(f"api/pipelines/{found['id']}/graph")
         assert (status, answer["diagnostics"][0]["code"]) == (422, "STA001")
+
+
+def test_a_run_that_failed_in_its_first_epoch_has_its_plan_and_the_reason(tmp_path: Path) -> None:
+    write_orders(tmp_path, "0.json", 20)
+    sql = SHOP.replace("SUM(amount) AS spent", "MAX(CAST(customer AS INT)) AS spent")
+    with pytest.raises(DiagnosticError):
+        run(tmp_path, sql)
+    with dashboard(CheckpointStore(tmp_path / "state")) as client:
+        (found,) = client.get("pipelines")["pipelines"]
+        graph, source = (client.get(f"pipelines/{found['id']}/{what}") for what in ("graph", "source"))
+    (problem,) = found["problems"]
+    assert (found["state"], found["epoch"], problem["code"]) == ("failed", None, "DAT001")
+    assert problem["span"]["line"] == sql[: sql.index("CAST(customer")].count("\n") + 1
+    assert any("0.json" in note for note in problem["notes"])
+    assert (graph["epoch"], graph["parallelism"]) == (None, None)
+    assert {n["title"] for n in graph["nodes"] if n["kind"] == "sink"} == {"per_hour", "spent"}
+    assert all(n["clause"] for n in graph["nodes"] if n["kind"] == "operator")
+    assert "CAST(customer AS INT)" in source["text"]
 
 
 def test_an_empty_place(tmp_path: Path) -> None:

@@ -61,5 +61,8 @@ export function sqlBlock(text, marks = [], only = null) {
     }
     block.append(line.slice(at), "\n");
   }
+  // A clause at the end of a long line is shown, not only there.
+  const first = block.querySelector("mark");
+  if (first) requestAnimationFrame(() => { if (first.offsetLeft + first.offsetWidth > block.clientWidth) block.scrollLeft = first.offsetLeft - block.clientWidth / 3; });
   return block;
 }

@@ -94,7 +94,7 @@ export async function graphView(body, { id, signal, now }) {
   show(body,
     h("div", { class: "legend" }, h("span", {}, h("i", {}), "within a task"), h("span", {}, h("i", { class: "exchange" }), "exchange between tasks, by key"),
       graph.nodes.some((n) => n.kind === "dimension") ? h("span", {}, h("i", { class: "lookup" }), "lookup") : null,
-      h("span", {}, `${number(graph.parallelism)} shard${graph.parallelism === 1 ? "" : "s"}`)),
+      graph.parallelism === null ? h("span", {}, "nothing was committed yet") : h("span", {}, `${number(graph.parallelism)} shard${graph.parallelism === 1 ? "" : "s"}`)),
     h("div", { class: "split" }, target, panel));
   const choose = (node) => { chosen = node; nodePanel(panel, graph.nodes.find((n) => n.id === node), source, relations, id); };
   let update = drawGraph(target, graph, choose, chosen);
