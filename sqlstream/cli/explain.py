@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli import options
-from sqlstream.cli.painted import explained, graph_paint
+from sqlstream.cli.painted import explained
 from sqlstream.cli.render import colourful, show
 from sqlstream.project import load_project, parse_pairs, plan
 
@@ -42,12 +42,9 @@ def command(file: Path, format_: str, variables: tuple[str, ...], profile: str |
     else:
         from sqlstream_planner.explain import plan as explain
 
-        if format_ == "text" and colourful(sys.stdout):
-            text = explained(explain.explain_text(planned, graph_paint))
-        else:
-            text = {
-                "text": explain.explain_text,
-                "json": explain.explain_json,
-                "mermaid": explain.explain_mermaid,
-            }[format_](planned)
+        text = {
+            "text": lambda found: explained(found, colour=colourful(sys.stdout)),
+            "json": explain.explain_json,
+            "mermaid": explain.explain_mermaid,
+        }[format_](planned)
     click.echo(text, nl=not text.endswith("\n"), color=True)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sqlstream_planner.explain.graph_text import Part
+
+if TYPE_CHECKING:
+    from sqlstream_planner.pipeline import Planned
 
 RESET, BOLD, DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
 RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = (f"\x1b[{number}m" for number in range(31, 37))
@@ -53,9 +57,13 @@ def graph_paint(part: Part, text: str) -> str:
     return painted(_VERDICTS.get(text.strip(), "") if part == "verdict" else _PARTS[part], text)
 
 
-def explained(text: str) -> str:
-    """The text of `sqlstream explain` in colours; what is coloured already stays so."""
-    return "\n".join(map(_explained_line, text.split("\n")))
+def explained(planned: Planned, *, colour: bool) -> str:
+    """The plan of a pipeline as `sqlstream explain` shows it."""
+    from sqlstream_planner.explain.plan import explain_text
+
+    if not colour:
+        return explain_text(planned)
+    return "\n".join(map(_explained_line, explain_text(planned, graph_paint).split("\n")))
 
 
 def _explained_line(line: str) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream.cli.known_errors import known
-from sqlstream.cli.render import show
+from sqlstream.cli.painted import explained
+from sqlstream.cli.render import colourful, show
 from sqlstream_planner.diagnostics import DiagnosticError
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Printer:
             show(answer.warnings, piece.rendered.sources)
             if answer.text:
                 out.write(answer.text.rstrip("\n") + "\n")
+            if answer.plan is not None:
+                out.write(explained(answer.plan, colour=colourful(out)))
             if answer.result is not None and self.form == "json":
                 write_json(answer.result, out)
             elif answer.result is not None and self.form == "csv":

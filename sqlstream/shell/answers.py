@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlstream.state.results import Result
 from sqlstream_planner.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from sqlstream_planner.pipeline import Planned
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is printed of a statement.
 
-    `result` are rows (with `as_json`, one column of JSON objects), `text` is written as it is. `notes` say how far the rows
+    `result` are rows (with `as_json`, one column of JSON objects), `text` is written as it is, `plan` is that of a query, as
+    `explain` shows it. `notes` say how far the rows
     can be relied on, and `timed` whether how long it took is of interest.
     """
 
     result: Result | None = None
     text: str = ""
+    plan: Planned | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     timed: bool = False

@@ -26,7 +26,6 @@ from sqlstream_planner.catalog.masked_sql import masked_sql
 from sqlstream_planner.catalog.script import declared
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, suggestion
-from sqlstream_planner.explain.plan import explain_text
 from sqlstream_planner.sql.parse import Script, parse_rendered
 from sqlstream_planner.sql.rendered import RenderedSql
 from sqlstream_planner.sql.statements import (
@@ -252,7 +251,7 @@ class Session:
             )
         script = self._parsed((*self._pieces, query))
         planned = plan_script(Script(tuple(self._only_declared(script.statements)), script.rendered))
-        return Answer(text=explain_text(planned), warnings=planned.warnings)
+        return Answer(plan=planned, warnings=planned.warnings)
 
     def _only_declared(self, statements: Sequence[Statement]) -> Iterator[Statement]:
         """Statements of which no CREATE TABLE AS writes: it declares the table with the columns that its query gives."""
