@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 
-from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_script
 from sqlstream.shell import describing
 from sqlstream.shell.answers import Answer, listing
+from sqlstream.shell.declared import Declared
 from sqlstream.shell.help import HELP
 from sqlstream.shell.opening import Opened
-from sqlstream.shell.pieces import Piece, composed, generated
+from sqlstream.shell.pieces import Piece
 from sqlstream.shell.samples import Bounds
-from sqlstream.shell.selecting import Readable, selected
-from sqlstream.shell.tables import STATE, readable, with_columns
-from sqlstream.state.committed import Committed, find_committed
+from sqlstream.shell.selecting import selected
+from sqlstream.shell.tables import STATE
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.catalog.masked_sql import masked_sql
-from sqlstream_planner.catalog.script import declared
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, suggestion
-from sqlstream_planner.sql.parse import Script, parse_rendered
-from sqlstream_planner.sql.rendered import RenderedSql
+from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.statements import (
     ComputedColumn,
     CreateTable,
-    CreateType,
     CreateView,
     PhysicalColumn,
-    Select,
-    SetOption,
     Statement,
 )
 
@@ -43,7 +34,6 @@ from sqlstream_planner.sql.statements import (
 _WRITING = (
     "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "EXECUTE", "BEGIN", "ALTER", "UPSERT",
 )  # fmt: skip
-_UNLIMITED = f"\nLIMIT {2**61}"
 _SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "CREATE TABLE t", "CREATE VIEW v")
 
 
@@ -54,15 +44,26 @@ class Session:
     """
 
     def __init__(self, opened: Opened, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - it is frozen
-        self._opened = opened
-        self._bounds = bounds
-        self._typed: list[Piece] = []
-        self._state_error: DiagnosticError | None = None
+        self._declared = Declared(opened, bounds)
 
     @property
     def opened(self) -> Opened:
         """What the session began with."""
-        return self._opened
+        return self._declared.opened
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is declared without mistakes."""
+        return self._declared.catalog
+
+    @property
+    def readable(self) -> Catalog:
+        """The same with what can be selected from besides: sinks, and the relations of the state."""
+        return self._declared.readable
+
+    def columns(self, name: str) -> tuple[Column, ...]:
+        """The columns that a table or view has in a SELECT. Raises DiagnosticError."""
+        return self._declared.columns(name)
 
     @contextmanager
     def run(self, piece: Piece, *, as_json: bool = False) -> Iterator[Answer]:
@@ -80,7 +81,7 @@ class Session:
             yield self._show(piece, as_json=as_json)
         elif first == "SET" and len(piece.words) == 1:
             yield listing(
-                ("name", "value", "meaning"), describing.settings(self._settings()), as_json=as_json
+                ("name", "value", "meaning"), describing.settings(self._declared.settings()), as_json=as_json
             )
         elif first == "DROP":
             yield self._drop(piece)
@@ -95,85 +96,16 @@ class Session:
         else:
             yield from self._select(piece, as_json=as_json)
 
-    # ------------------------------------------------------------------------------------------ what there is
-
-    @property
-    def catalog(self) -> Catalog:
-        """What is declared without mistakes."""
-        return self._declared(self._parsed(self._pieces).statements)
-
-    @property
-    def readable(self) -> Catalog:
-        """The same with what can be selected from besides: sinks, and the relations of the state."""
-        tables = self._readable(self.catalog, look=True)
-        return readable(tables.catalog, tables.relations)
-
-    def _state_tables(self) -> tuple[str, ...]:
-        return tuple(f"{STATE}{r}" for r in self._readable(self.catalog, look=True).relations)
-
-    def columns(self, name: str) -> tuple[Column, ...]:
-        """The columns that a table or view has in a SELECT. Raises DiagnosticError."""
-        quoted = (
-            ".".join(map(quote_identifier, name.split(".")))
-            if name.startswith(STATE)
-            else quote_identifier(name)
-        )
-        return self._schema(generated(f"SELECT * FROM {quoted}"))
-
-    @property
-    def _pieces(self) -> tuple[Piece, ...]:
-        return (*self._opened.declared, *self._typed)
-
-    def _parsed(self, pieces: Sequence[Piece]) -> Script:
-        return parse_rendered(composed(pieces))
-
-    def _declared(self, statements: Sequence[Statement]) -> Catalog:
-        catalog, _ = self._catalog(statements)
-        return catalog
-
-    def _catalog(self, statements: Sequence[Statement]) -> tuple[Catalog, tuple[Diagnostic, ...]]:
-        kept = tuple(
-            s for s in statements if isinstance(s, CreateTable | CreateView | CreateType | SetOption)
-        )
-        catalog, errors = declared(Script(kept, self._empty), REGISTERED.descriptors)
-        return with_columns(catalog, self._opened.sinks), errors
-
-    @cached_property
-    def _empty(self) -> RenderedSql:
-        return composed(())
-
-    def _settings(self) -> dict[str, str]:
-        statements = self._parsed(self._pieces).statements
-        return {s.key: s.value for s in statements if isinstance(s, SetOption)}
-
-    def _committed(self) -> Committed | None:
-        """The state as it is now; why there is none is kept for whoever selects from it."""
-        self._state_error = None
-        if self._opened.store is None:
-            return None
-        try:
-            return find_committed(self._opened.store)
-        except DiagnosticError as error:
-            self._state_error = error
-            return None
-
-    def _readable(self, catalog: Catalog, *, look: bool) -> Readable:
-        committed = self._committed() if look else None
-        return Readable(catalog, self._opened.base_dir, committed, self._bounds)
-
-    def _reads_state(self, piece: Piece) -> bool:
-        return any(word.upper == "STATE" for one in (*self._typed, piece) for word in one.words)
-
     # ------------------------------------------------------------------------------------------ statements
 
     def _select(self, piece: Piece, *, as_json: bool) -> Iterator[Answer]:
-        script, catalog = self._query(piece)
-        tables = self._readable(catalog, look=self._reads_state(piece))
+        script, catalog = self._declared.query(piece)
+        tables = self._declared.readable_over(catalog, look=self._declared.reads_state(piece))
         try:
             with selected(tables, script, as_json=as_json) as answer:
                 yield answer
         except DiagnosticError as error:
-            raise self._about_state(error) from None
+            raise self._declared.about_state(error) from None
         except (StateError, FileNotFoundError):
             if tables.committed is None or tables.committed.is_there:
                 raise
@@ -185,60 +117,6 @@ class Session:
                 )
             ) from None
 
-    def _query(self, piece: Piece) -> tuple[Script, Catalog]:
-        """A query as the only statement of a script, over what is declared."""
-        script = self._parsed((*self._pieces, piece))
-        last = script.statements[-1]
-        if not isinstance(last, Select):
-            diagnostic = getattr(last, "diagnostic", None)
-            if diagnostic is not None:
-                raise DiagnosticError(diagnostic)
-            raise piece.refuse(
-                "SHL001", f"{piece.words[0].upper} is no query", "write a SELECT; `help` lists statements"
-            )
-        if last.query.args.get("order") is not None and last.query.args.get("limit") is None:
-            # Its input ends, so that it can be ordered; a run could not.
-            script = parse_rendered(composed((*self._pieces, piece), _UNLIMITED))
-        catalog = self._declared(script.statements[:-1])
-        return Script(script.statements[-1:], script.rendered), catalog
-
-    def _about_state(self, error: DiagnosticError) -> DiagnosticError:
-        """What is wrong with the state instead, where a table of it is not known."""
-        for diagnostic in error.diagnostics:
-            unknown = re.fullmatch(r"unknown table `(state\..*)`", diagnostic.message)
-            if unknown is None:
-                continue
-            if self._state_error is not None:
-                why = self._state_error.diagnostics[0]
-                return DiagnosticError(
-                    replace(why, span=diagnostic.span), exit_code=self._state_error.exit_code
-                )
-            if self._opened.store is None:
-                return DiagnosticError(
-                    Diagnostic(
-                        "STA020",
-                        "there is no state: the shell was opened without a pipeline",
-                        diagnostic.span,
-                        help="open it with `sqlstream sql FILE`, or with --state-dir",
-                    )
-                )
-            names = [name for name in self.readable.names if name.startswith(STATE)]
-            return DiagnosticError(
-                Diagnostic(
-                    "STA024",
-                    f"unknown relation `{unknown[1]}`",
-                    diagnostic.span,
-                    (f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
-                    suggestion(unknown[1], names),
-                )
-            )
-        return error
-
-    def _schema(self, piece: Piece) -> tuple[Column, ...]:
-        script, catalog = self._query(piece)
-        (root,) = self._readable(catalog, look=self._reads_state(piece)).bound(script).roots
-        return tuple(root.sink.schema)
-
     def _explain(self, piece: Piece) -> Answer:
         words = [word.upper for word in piece.words[1:3]]
         skipped = 3 if words == ["PLAN", "FOR"] else 1
@@ -249,7 +127,7 @@ class Session:
             raise query.refuse(
                 "SHL001", "the shell explains queries only", "run `sqlstream explain` on the pipeline's file"
             )
-        script = self._parsed((*self._pieces, query))
+        script = self._declared.parsed((*self._declared.pieces, query))
         planned = plan_script(Script(tuple(self._only_declared(script.statements)), script.rendered))
         return Answer(plan=planned, warnings=planned.warnings)
 
@@ -259,7 +137,7 @@ class Session:
             if not isinstance(statement, CreateTable) or statement.as_select is None:
                 yield statement
                 continue
-            schema = self._opened.sinks.get(statement.name.lower(), ())
+            schema = self._declared.opened.sinks.get(statement.name.lower(), ())
             columns = tuple(
                 PhysicalColumn(c.name, c.type, c.nullable, None, statement.name_span) for c in schema
             )
@@ -267,7 +145,7 @@ class Session:
                 yield replace(statement, as_select=None, columns=columns)
 
     def _declare(self, piece: Piece) -> Answer:
-        script = self._parsed((*self._pieces, piece))
+        script = self._declared.parsed((*self._declared.pieces, piece))
         last = script.statements[-1]
         if isinstance(last, CreateTable) and last.as_select is not None:
             raise piece.refuse(
@@ -278,18 +156,18 @@ class Session:
         diagnostic = getattr(last, "diagnostic", None)
         if diagnostic is not None:
             raise DiagnosticError(diagnostic)
-        _, before = self._catalog(script.statements[:-1])
-        catalog, errors = self._catalog(script.statements)
+        _, before = self._declared.catalog_of(script.statements[:-1])
+        catalog, errors = self._declared.catalog_of(script.statements)
         new = [error for error in errors if error not in before]
         if new:
             raise DiagnosticError(*new)
-        self._typed.append(piece)
+        self._declared.typed.append(piece)
         if isinstance(last, CreateView):
             try:
-                self.columns(last.name)
+                self._declared.columns(last.name)
             except DiagnosticError as error:
-                self._typed.pop()
-                raise self._about_state(error) from None
+                self._declared.typed.pop()
+                raise self._declared.about_state(error) from None
         name = getattr(last, "name", "")
         return Answer(
             text=f"created {name}" if name else f"set {getattr(last, 'key', '')}",
@@ -309,11 +187,11 @@ class Session:
         if len(words) <= at:
             raise piece.refuse("SHL001", f"DROP {what} needs a name", f"write DROP {what} name", word=at)
         name = piece.words[at].text.lower()
-        for one in self._typed:
+        for one in self._declared.typed:
             if _declared_name(one) == name and one.words[0].upper == "CREATE" and what in _head(one):
-                self._typed.remove(one)
+                self._declared.typed.remove(one)
                 return Answer(text=f"dropped {piece.words[at].text}")
-        if any(known.lower() == name for known in self.catalog.names):
+        if any(known.lower() == name for known in self._declared.catalog.names):
             raise piece.refuse(
                 "SHL002",
                 f"`{piece.words[at].text}` is declared by the file, which the shell does not change",
@@ -328,11 +206,11 @@ class Session:
         key = piece.words[1].text if len(piece.words) > 1 else None
         kept = [
             one
-            for one in self._typed
+            for one in self._declared.typed
             if one.words[0].upper != "SET"
             or (key is not None and (len(one.words) < 2 or one.words[1].text != key))
         ]
-        self._typed[:] = kept
+        self._declared.typed[:] = kept
         return Answer(text="reset" if key is None else f"reset {key}")
 
     def _describe(self, piece: Piece, *, as_json: bool) -> Answer:
@@ -346,30 +224,30 @@ class Session:
         if len(piece.words) <= at:
             raise piece.refuse("SHL001", "DESCRIBE needs a table", "write DESCRIBE t; SHOW TABLES lists them")
         if piece.words[at].upper in ("SELECT", "WITH", "FROM", "VALUES"):
-            rows = describing.column_rows(self._schema(piece.part(at)))
+            rows = describing.column_rows(self._declared.schema(piece.part(at)))
             return listing(describing.DESCRIBED, rows, as_json=as_json)
         name = _dotted(piece, at)
         found = self._find(piece, at, name)
         if isinstance(found, TableDef):
             computed = any(isinstance(column, ComputedColumn) for column in found.columns)
-            types = {c.name: str(c.type) for c in self.columns(found.name)} if computed else {}
+            types = {c.name: str(c.type) for c in self._declared.columns(found.name)} if computed else {}
             return listing(describing.DESCRIBED, describing.table_rows(found, types), as_json=as_json)
         return listing(
-            describing.DESCRIBED, describing.column_rows(self.columns(found.name)), as_json=as_json
+            describing.DESCRIBED, describing.column_rows(self._declared.columns(found.name)), as_json=as_json
         )
 
     def _find(self, piece: Piece, at: int, name: str) -> TableDef | CreateView:
         """A table or view by its name, which stands in a statement. Raises DiagnosticError (SHL004)."""
         in_state = name.lower().startswith(STATE)
-        catalog = self.readable if in_state else self.catalog
+        catalog = self._declared.readable if in_state else self._declared.catalog
         found = catalog.table(name) or catalog.view(name)
         if found is None:
             error = self._unknown(piece, at, name)
-            raise self._about_state(error) if in_state else error
+            raise self._declared.about_state(error) if in_state else error
         return found
 
     def _unknown(self, piece: Piece, at: int, name: str) -> DiagnosticError:
-        names = self.readable.names
+        names = self._declared.readable.names
         if name.lower().startswith(STATE):
             word = piece.words[at]
             span = piece.rendered.span(word.start, word.start + len(name))
@@ -388,10 +266,12 @@ class Session:
         what = words[1] if len(words) > 1 else ""
         matches = self._like(piece, 2)
         if what == "TABLES":
-            rows = describing.listed(self.catalog, self._state_tables(), tuple(self._opened.sinks))
+            rows = describing.listed(
+                self._declared.catalog, self._declared.state_tables(), tuple(self._declared.opened.sinks)
+            )
             return listing(describing.LISTED, (r for r in rows if matches(r[0] or "")), as_json=as_json)
         if what == "VIEWS":
-            names = [(view.name,) for view in self.catalog.views.values() if matches(view.name)]
+            names = [(view.name,) for view in self._declared.catalog.views.values() if matches(view.name)]
             return listing(("name",), names, as_json=as_json)
         if what == "FUNCTIONS":
             found = (f for f in describing.functions() if matches(f[0]))
@@ -416,8 +296,8 @@ class Session:
     def _create_text(self, piece: Piece) -> str:
         name = _dotted(piece, 3)
         found = self._find(piece, 3, name)
-        catalog = self.catalog
-        for one in self._pieces:
+        catalog = self._declared.catalog
+        for one in self._declared.pieces:
             if _declared_name(one) == found.name.lower() and {"TABLE", "VIEW"} & set(_head(one)):
                 return masked_sql(one.text, catalog.tables.values(), catalog.secrets) + ";"
         raise piece.refuse(
@@ -428,7 +308,7 @@ class Session:
         )
 
     def _read_only(self, piece: Piece) -> DiagnosticError:
-        file = self._opened.file
+        file = self._declared.opened.file
         how = f"sqlstream run {file}" if file is not None else "sqlstream run FILE"
         return piece.refuse(
             "SHL002",
