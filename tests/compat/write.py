@@ -1,4 +1,7 @@
-"""Writes the savepoints of a new format, by the program as it is now: `python -m tests.compat.write N` (see README.md)."""
+"""Writes the savepoints of a new format, or of one new case, by the program as it is now (see README.md).
+
+python -m tests.compat.write N [CASE]
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,15 @@ from pathlib import Path
 
 from tests.compat.cases import HERE, SAVEPOINT, cases, formats
 from tests.compat.encodings import written
+
+
+def write_case(format_: int, name: str) -> None:
+    """Write the savepoint of one case of a format that is there; refuses to write over one."""
+    [case] = [case for case in cases(format_) if case.folder.name == name]
+    if (case.folder / SAVEPOINT).exists():
+        raise SystemExit(f"{case.folder} is there: what a release has written is never written anew")
+    with tempfile.TemporaryDirectory() as work:
+        case.write(Path(work))
 
 
 def main(format_: int) -> None:
@@ -26,4 +38,7 @@ def main(format_: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    if len(sys.argv) > 2:
+        write_case(int(sys.argv[1]), sys.argv[2])
+    else:
+        main(int(sys.argv[1]))

@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream_operators.operators.registry import OPERATORS
 from sqlstream_planner import streaming
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.relation import Meanings
@@ -29,6 +30,10 @@ from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.rules import PRUNE, STREAMING, optimize
 from sqlstream_planner.rules.prune.needed_columns import needed_columns
+from sqlstream_planner.rules.streaming.over import over
+from sqlstream_planner.testing import logical
+from sqlstream_planner.testing import streaming as streaming_rules
+from tests.planner.streaming.every_nth.rule import every_nth
 
 TEXT = """CREATE TABLE t (a INT, b INT) WITH ('connector' = 'datagen', 'number-of-rows' = '3');
 SELECT a, COUNT(*) AS n FROM t WHERE b > 1 GROUP BY a;"""
@@ -183,3 +188,39 @@ def test_a_rule_that_breaks_a_plan_is_named() -> None:
 
     with pytest.raises(InternalError, match="rule loses_columns changed the columns of a sink"):
         optimize(plan_file(TEXT).algebra, (loses_columns,))
+
+
+NUMBERED = "SELECT * FROM (SELECT a, c{more}, ROW_NUMBER() OVER (PARTITION BY a ORDER BY {order}) AS n FROM t) WHERE {test}"
+
+
+@pytest.mark.parametrize(
+    ("test", "order", "more", "made"),
+    [
+        ("n % 3 = 0", "PROCTIME()", "", True),
+        ("3 % n = 0", "PROCTIME()", "", False),
+        ("n % 3 = 1", "PROCTIME()", "", False),
+        ("(n + 1) % 3 = 0", "PROCTIME()", "", False),
+        ("c % 3 = 0", "PROCTIME()", "", False),
+        ("m % 3 = 0", "PROCTIME()", ", c + 1 AS m", False),
+        ("n % 3 = 0", "PROCTIME(), c", "", False),
+        ("n % 3 = 0", "c", "", False),
+        ("n % 3 = 0", "ts", "", False),
+    ],
+)
+def test_the_rule_of_the_operator_to_copy_takes_what_it_says_and_nothing_else(
+    test: str, order: str, more: str, made: bool
+) -> None:
+    query = NUMBERED.format(test=test, order=order, more=more)
+    plan = logical(query, rules=streaming_rules(over, every_nth))
+    assert ("every nth 3 by a" in plan) == made, plan
+
+
+def test_what_the_rooms_of_operators_offer_is_listed() -> None:
+    """Other code imports nodes from the room itself."""
+    assert {operator.node.__name__ for operator in PLANNED} <= {*streaming.__all__}
+
+
+def test_every_operator_is_in_the_documentation() -> None:
+    page = (ROOT / "docs/architecture/operators.md").read_text(encoding="utf-8")
+    kinds = {spec.kind for spec in OPERATORS}
+    assert kinds <= {*re.findall(r"^\| `(\w+)`", page, re.MULTILINE)}
