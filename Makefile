@@ -36,7 +36,8 @@ demo: setup
 docs: setup
 	@$(BIN)/python -m docs.site site
 
-# Spark's tests come first (tests/conftest.py): one process has its session, the other runs what needs none.
+# Spark's tests come first (tests/conftest.py): one process has its session, the others run what needs none. Three on two
+# cores: what waits for a JVM, a broker or a killed process leaves its core to them.
 test: setup
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations 50
 
