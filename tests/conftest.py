@@ -66,8 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases that `sampled` says, but not where a case is asked for by its name. Spark's tests come first.
 
-    Each process begins with a part of its own, so the first has Spark's session, and what waits for a JVM or a killed process
-    does so beside the others. Whoever is done takes from the end.
+    Each process begins with a part of its own, so the first has Spark's session, and what waits for a JVM or a killed
+    process does so beside the others. Whoever is done takes from the end.
     """
     items.sort(key=_after_spark)
     if is_long() or any("[" in argument for argument in config.args):
