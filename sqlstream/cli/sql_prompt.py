@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlstream.cli.render import colourful
-from sqlstream.cli.sql import run_one
+from sqlstream.cli.sql_script import run_one
 from sqlstream.cli.sql_text import Printer
 from sqlstream.shell.completion import KEYWORDS, Completer
 from sqlstream.shell.history import history_file, may_be_kept, prepared
