@@ -40,8 +40,7 @@ def plan_file(
         search_path=search_path,
         moved=moved,
     )
-    if planned.constants:
-        _refuse_wrong(planned.constants)
+    _refuse_wrong(planned.constants)
     return planned
 
 
@@ -49,8 +48,7 @@ def plan_script(script: Script, registry: Registry = REGISTERED) -> pipeline.Pla
     """`plan_file` for statements that are parsed already."""
     oracle.use(TYPES)
     planned = pipeline.plan_script(script, connectors=registry.descriptors)
-    if planned.constants:
-        _refuse_wrong(planned.constants)
+    _refuse_wrong(planned.constants)
     return planned
 
 
@@ -58,8 +56,7 @@ def bind_query(script: Script, catalog: Catalog) -> Bound:
     """The algebra of the SELECTs of `script` over the tables of a catalog; constants that can't be computed are refused."""
     oracle.use(TYPES)
     bound = pipeline.bind_query(script, catalog)
-    if bound.constants:
-        _refuse_wrong(bound.constants)
+    _refuse_wrong(bound.constants)
     return bound
 
 
@@ -68,6 +65,8 @@ def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
 
     Raises DiagnosticError (TYP007 for casts, TYP012) with every one that DuckDB can't compute, at its place.
     """
+    if not constants:
+        return
     whys = TYPES.failures([c.sql for c in constants])
     wrong = [(c, at, why) for (c, at), why in zip(constants.items(), whys, strict=True) if why is not None]
     # What is written once may stand in its translation twice.

@@ -73,7 +73,7 @@ class Session:
         what connectors, DuckDB and readers of state raise.
         """
         first = piece.words[0].upper
-        if first in ("EXPLAIN",):
+        if first == "EXPLAIN":
             yield self._explain(piece)
         elif first in ("DESCRIBE", "DESC"):
             yield self._describe(piece, as_json=as_json)
@@ -87,7 +87,7 @@ class Session:
             yield self._drop(piece)
         elif first == "RESET":
             yield self._reset(piece)
-        elif first in ("HELP",):
+        elif first == "HELP":
             yield Answer(text=HELP)
         elif first in _WRITING:
             raise self._read_only(piece)

@@ -18,15 +18,16 @@ from sqlstream_planner.sql.statements import Column, MetadataColumn, PhysicalCol
 ROWS = ConnectorDescriptor("shell", "rows that the shell reads", roles=(Role.SOURCE,), dimension=True)
 #: Tables of state are `state.group_aggregate_1`.
 STATE = "state."
+#: Where what nobody wrote stands.
+_NOWHERE = Span("", 1, 1)
 
 
 def with_columns(catalog: Catalog, sinks: Mapping[str, Schema]) -> Catalog:
     """The catalog with the columns of tables that are made of a query (CREATE TABLE AS), as far as they are known."""
-    span = Span("", 1, 1)
     tables = {
         name: replace(
             table,
-            columns=tuple(PhysicalColumn(c.name, c.type, c.nullable, None, span) for c in sinks[name]),
+            columns=tuple(PhysicalColumn(c.name, c.type, c.nullable, None, _NOWHERE) for c in sinks[name]),
         )
         if table.as_select is not None and name in sinks
         else table
@@ -58,13 +59,12 @@ def _read_here(table: TableDef) -> TableDef:
 
 
 def _of_state(relation: Relation) -> TableDef:
-    span = Span("", 1, 1)
-    columns = tuple(PhysicalColumn(c.name, c.type, c.nullable, None, span) for c in columns_of(relation))
+    columns = tuple(PhysicalColumn(c.name, c.type, c.nullable, None, _NOWHERE) for c in columns_of(relation))
     return _table(f"{STATE}{relation}", columns, None)
 
 
 def _table(name: str, columns: tuple[Column, ...], like: TableDef | None) -> TableDef:
-    span = Span("", 1, 1) if like is None else like.span
+    span = _NOWHERE if like is None else like.span
     return TableDef(
         name,
         columns,

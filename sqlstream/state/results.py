@@ -34,9 +34,8 @@ class Shown:
         >>> Shown(1).text, Shown(1000, more=True).text
         ('1 row', 'the first 1,000 rows; there are more')
         """
-        if self.more:
-            return f"the first {self.rows:,} row{'' if self.rows == 1 else 's'}; there are more"
-        return f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        count = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        return f"the first {count}; there are more" if self.more else count
 
 
 def write_result(result: Result, form: str, out: Any) -> None:

@@ -160,14 +160,10 @@ class Journal:
 
     def only_program(self) -> tuple[bytes | None, str | None]:
         """The physical plan and the SQL that are kept, where no manifest names any yet: None if there is not one of each."""
-        found: list[bytes | None] = []
-        for name_of in (physical_plan_name, sql_name):
-            folder, _, ending = name_of("").rpartition(".")
-            names = [n for n in self.store.list(folder.rstrip("/")) if n.endswith(f".{ending}")]
-            digests = [Path(name).stem for name in names]
-            found.append(self._kept(name_of, digests[0]) if len(digests) == 1 else None)
-        plan, sql = found
-        return plan, None if sql is None else sql.decode()
+        names = self.store.list("plans")
+        plans, texts = ([Path(n).stem for n in names if n.endswith(end)] for end in (".json", ".sql"))
+        plan = self.physical_plan(plans[0]) if len(plans) == 1 else None
+        return plan, self.sql(texts[0]) if len(texts) == 1 else None
 
     def _keep(self, name_of: Callable[[str], str], content: bytes) -> str:
         digest = digest_of(content)

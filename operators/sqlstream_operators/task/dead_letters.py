@@ -47,9 +47,9 @@ FOLDER_PREFIX = "letters-"
 
 
 _OF_WINDOW = ("window_start", "window_end", "windows", "event_time")
-#: The relation with the rows that an operator found to be late.
 #: The kinds of dead letters that there are.
 KINDS = ("late", "no-time", "malformed", "failed")
+#: The relation with the rows that an operator found to be late.
 _LATE_ROWS = "__late_rows"
 
 

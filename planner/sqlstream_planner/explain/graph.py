@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlstream_operators.plan.spec import (
     DimensionInput,
@@ -22,23 +22,26 @@ from sqlstream_operators.plan.spec import (
     read_by,
 )
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.explain.meaning import JOIN_KEY, description_text, field_meaning, field_meanings
+from sqlstream_planner.explain.meaning import JOIN_KEY, described_keys, field_meaning, field_meanings
 from sqlstream_planner.explain.operators import state_bounds, step_lines, step_title
 
 if TYPE_CHECKING:
     from sqlstream_planner.pipeline import Planned
 
 
+NodeKind = Literal["source", "dimension", "sql", "operator", "sink"]
+
+
 @dataclass(slots=True)
 class GraphNode:
-    """`kind` is source, dimension, sql, operator or sink; `stage` and `level` say in which tasks it is (level -1: none).
+    """A part of a plan; `stage` and `level` say in which tasks it is (level -1: none).
 
     `step` is the operator's step in the plan, `state` the id of its state ("": it keeps none). `lines` say more about it,
     `sql` is what DuckDB runs in it.
     """
 
     id: str
-    kind: str
+    kind: NodeKind
     title: str
     detail: str = ""
     stage: str = ""
@@ -175,7 +178,9 @@ def _names(step: Step, plan: PhysicalPlan) -> Mapping[str, str]:
         return plan.names
     state = step.operator.state
     keys = [f for table in state.tables for f in table.key if f.name.startswith(JOIN_KEY)]
-    named = description_text(state).partition(" by ")[2].split(", ")
+    if not keys:
+        return plan.names
+    named = described_keys(state)
     if len(named) != len({f.name for f in keys}):  # there are commas inside of one
         meanings = field_meanings(state)
         return {**plan.names, **{f.name: field_meaning(f, meanings) for f in keys}}

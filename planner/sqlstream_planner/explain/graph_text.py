@@ -8,14 +8,14 @@ from types import MappingProxyType
 from typing import Literal
 
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.explain.graph import Graph, GraphEdge, GraphNode
+from sqlstream_planner.explain.graph import Graph, GraphEdge, GraphNode, NodeKind
 from sqlstream_planner.explain.lanes import rows_of, widest
 
 #: What a piece of a line is: for who gives it a colour.
-Part = Literal["lane", "source", "dimension", "sql", "operator", "sink", "name", "place", "verdict", "label"]
+Part = Literal[NodeKind, "lane", "place", "verdict", "label"]
 Paint = Callable[[Part, str], str]
 
-SYMBOLS = {"source": "▷", "dimension": "◇", "sql": "○", "operator": "●", "sink": "■"}
+SYMBOLS: Mapping[NodeKind, str] = {"source": "▷", "dimension": "◇", "sql": "○", "operator": "●", "sink": "■"}
 #: A line of a title has at most so many characters.
 _LONGEST = 64
 
@@ -62,7 +62,7 @@ def graph_lines(
         if above:
             yield f"{paint('lane', f'{above:{width}}')}  {paint('label', label)}".rstrip()
         place = places.get(node.id)
-        words = [paint(_kind(node), f"{texts[node.id]:{longest}}")]
+        words = [paint(node.kind, f"{texts[node.id]:{longest}}")]
         if verdicts:
             words.append(paint("verdict", f"{verdicts.get(node.id, ''):8}"))
         if place is not None:
@@ -95,18 +95,11 @@ def _text(node: GraphNode) -> str:
     return f"{kind} {node.title} ({node.detail})"
 
 
-def _kind(node: GraphNode) -> Part:
-    match node.kind:
-        case "source" | "dimension" | "sql" | "operator" | "sink":
-            return node.kind
-    raise ValueError(f"no such node: {node.kind}")
-
-
 def _lanes(lanes: str, node: GraphNode, width: int, paint: Paint) -> str:
     """The lanes of a node's line: its symbol has its own colour."""
     symbol = SYMBOLS[node.kind]
     left, _, right = f"{lanes:{width}}".partition(symbol)
-    return paint("lane", left) + paint(_kind(node), symbol) + paint("lane", right)
+    return paint("lane", left) + paint(node.kind, symbol) + paint("lane", right)
 
 
 def _exchanged(edges: list[GraphEdge]) -> str:

@@ -40,7 +40,7 @@ def field_meanings(state: StateSchema) -> dict[str, str]:
                 names.setdefault(column.digest, field.name)
     names = {**names_of_set_columns(_all_forms(state)), **names}
     texts = {digest: meaning_text(meaning, names) for digest, meaning in meanings.items()}
-    named = description_text(state).partition(" by ")[2].split(", ")
+    named = described_keys(state)
     for table in state.tables:
         for field in table.key:
             digest, number = _digest(field, meanings), field.name.removeprefix(JOIN_KEY)
@@ -89,6 +89,11 @@ def field_meaning(field: StateField, meanings: Mapping[str, str]) -> str:
 def description_text(state: StateSchema) -> str:
     """What a state says it is, with plain names not in quotes."""
     return re.sub(r'"(\w+)"', r"\1", state.description)
+
+
+def described_keys(state: StateSchema) -> list[str]:
+    """What a state's description says that it is kept by; more texts than keys where there is a comma inside of one."""
+    return description_text(state).partition(" by ")[2].split(", ")
 
 
 def _digest(field: StateField, meanings: Container[str]) -> str:
