@@ -188,7 +188,7 @@ class Cluster:
                 "ENV010",
                 f"Kafka's brokers can't be reached at {self._options.brokers}",
                 notes=(reason, f"no answer for {patience_s:.0f} s"),
-                help="start them, or fix 'properties.bootstrap.servers'; the run goes on where it stopped",
+                help="start them, or fix 'properties.bootstrap.servers'; a run goes on where it stopped",
             ),
             exit_code=5,
         )

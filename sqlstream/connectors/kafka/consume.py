@@ -219,7 +219,7 @@ def _away(wanted: OffsetRange, trouble: str) -> DiagnosticError:
             "ENV010",
             f"Kafka's brokers give nothing of topic '{wanted.topic}', partition {wanted.partition}",
             notes=(trouble, "nothing of the epoch was committed"),
-            help="start the brokers and run again: the run goes on where it stopped",
+            help="start the brokers and run again: a run goes on where it stopped",
         ),
         exit_code=5,
     )
