@@ -21,7 +21,7 @@ from sqlstream.state.relations import Relation, columns_of, relations_of
 from sqlstream.state.results import Result, write_result
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.duck.session import is_lossy
+from sqlstream_operators.duck.arrow_values import is_lossy
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.checkpoint_store import CheckpointStore

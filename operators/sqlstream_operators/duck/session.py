@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from sqlstream_operators.codec.arrow_types import carried, from_arrow, to_arrow
 from sqlstream_operators.duck import memory
 from sqlstream_operators.errors import (
     DataError,
@@ -25,7 +24,10 @@ from sqlstream_operators.errors import (
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.epoch_values import arrival_settings, clock_settings, seed_settings
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal, spelled
+from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal, spelled
+
+from .arrow_values import casts_of, for_arrow, normalize, restored, sql_type
+from .prepared import PreparedQueries, Relation
 
 #: What DuckDB raises where a disk refuses; a commit that can't be written is fatal to it.
 _OF_DISKS = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.TransactionException)
@@ -58,10 +60,17 @@ class DuckSession:
 
     `memory_limit` is in bytes (default: half of the machine's memory divided by its cores); beyond it DuckDB
     spills to `temp_directory`. Relations are named exactly as given (any characters), but as in DuckDB two
-    names that differ only in case are one.
+    names that differ only in case are one. `prepares`: queries over few rows are planned once, for who runs the same
+    ones many times.
     """
 
-    def __init__(self, *, memory_limit: int | None = None, temp_directory: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        memory_limit: int | None = None,
+        temp_directory: str | None = None,
+        prepares: bool = False,
+    ) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         for setting in (*_SETTINGS, f"SET max_expression_depth = {_DEPTH}"):
             self._connection.execute(setting)
@@ -69,16 +78,21 @@ class DuckSession:
         self.limit(memory_limit)
         self._spill: str | None = None
         self.spill_to(temp_directory)
-        self._registered: set[str] = set()
-        self._views: set[str] = set()
+        #: By names that differ in more than case, each behind those that it reads; those that the connection has.
+        self._relations: dict[str, tuple[str, Relation]] = {}
+        self._made: dict[str, tuple[str, Relation]] = {}
+        self._prepared = (
+            PreparedQueries((*_SETTINGS, f"SET max_expression_depth = {_DEPTH}")) if prepares else None
+        )
         self._broken = False
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The connection itself, for readers that need DuckDB's table functions.
 
-        What is made on it is its maker's to drop: `reset` knows nothing of it.
+        It has the relations of now. What is made on it is its maker's to drop: `reset` knows nothing of it.
         """
+        self._make(dict(self._relations.values()))
         return self._connection
 
     def limit(self, memory_limit: int | None) -> None:
@@ -124,18 +138,24 @@ class DuckSession:
     ) -> tuple[pa.Table, tuple[Column, ...]]:
         """As `query`, with the SQL types of the columns, which Arrow's do not always show."""
 
-        def run() -> tuple[pa.Table, list[SqlType]]:
+        def run() -> tuple[pa.Table, tuple[SqlType, ...]]:
             relation = self._select(sql, parameters)
-            types = [_sql_type(str(type_)) for type_ in relation.types]
-            if any(type_.kind is Kind.INTERVAL or carried(type_) != type_ for type_ in types):
-                relation = relation.project(_for_arrow(relation.columns, types))
+            types = tuple(sql_type(str(type_)) for type_ in relation.types)
+            listed = for_arrow(relation.columns, types)
+            if listed is not None:
+                relation = relation.project(listed)
             return normalize(relation.to_arrow_table()), types
 
         with self._with_tables(tables or {}):
-            try:
-                table, types = self.however_deep(run)
-            except DUCKDB_ERRORS as error:
-                raise self.error(error, sql) from error
+            found = None
+            if self._prepared is not None and not parameters:
+                found = self._prepared.run(sql, self._read_by(sql))
+            if found is None:
+                try:
+                    found = self.however_deep(run)
+                except DUCKDB_ERRORS as error:
+                    raise self.error(error, sql) from error
+        table, types = found
         return table, tuple(
             Column(name, type_) for name, type_ in zip(table.column_names, types, strict=True)
         )
@@ -145,6 +165,7 @@ class DuckSession:
 
         Raises DataError when DuckDB refuses.
         """
+        self._make(self._read_by(sql))
         copy = f"COPY (\n{sql}\n) TO {quote_literal(str(target))} (FORMAT json)"
         try:
             done = self.however_deep(
@@ -158,19 +179,19 @@ class DuckSession:
 
     def register(self, name: str, table: pa.Table, schema: Sequence[Column] | None = None) -> None:
         """Make `table` queryable as `name`; `schema` restores types that Arrow loses (HUGEINT, JSON …)."""
-        casts = {} if schema is None else _casts(schema)
+        casts = {} if schema is None else casts_of(schema)
         if not casts:
             self._add(name, table)
             return
         hidden = _hidden(name)
         self._add(hidden, table)
-        self.view(name, _restored(hidden, table, casts))
+        self.view(name, restored(hidden, table, casts))
 
     def source(self, name: str, table: pa.Table, schema: Sequence[Column]) -> str:
         """As `register`, but types are restored in what this returns, to stand after FROM: a view costs 1 ms."""
         self._add(name, table)
-        casts = _casts(schema)
-        return f"({_restored(name, table, casts)})" if casts else quote_identifier(name)
+        casts = casts_of(schema)
+        return f"({restored(name, table, casts)})" if casts else quote_identifier(name)
 
     def in_epoch(self, now_us: int, seed: str) -> None:
         """Let SQL read the clock of an epoch (µs) and the seed of its random numbers from now on."""
@@ -183,26 +204,23 @@ class DuckSession:
 
     def view(self, name: str, sql: str) -> None:
         """Name the result of `sql` without computing it; it is computed in each query that reads it."""
-        create = f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}"
-        try:
-            self.however_deep(lambda: self._connection.execute(create))
-        except DUCKDB_ERRORS as error:
-            raise self.error(error, sql) from error
-        self._views.add(name)
+        self._add(name, sql)
 
     def drop(self, name: str) -> None:
         """Forget a relation that `register` or `view` made; nothing happens if there is none of this name."""
-        if name in self._views:
-            self._views.discard(name)
-            self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
-        for registered in (name, _hidden(name)):
-            if registered in self._registered:
-                self._registered.discard(registered)
-                self._connection.unregister(registered)
+        for key in (name.lower(), _hidden(name).lower()):
+            self._relations.pop(key, None)
+            made = self._made.pop(key, None)
+            if made is None:
+                continue
+            if isinstance(made[1], str):
+                self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(made[0])}")
+            else:
+                self._connection.unregister(made[0])
 
     def reset(self) -> None:
         """Drop every relation that `register` and `view` made; to look for others in the catalog would cost 1.5 ms."""
-        for name in sorted(self._views | self._registered):
+        for name in sorted(name for name, _ in self._relations.values()):
             self.drop(name)
 
     def describe(
@@ -228,7 +246,7 @@ class DuckSession:
         finally:
             for name in made:
                 self.drop(name)
-        return [(name, _sql_type(text)) for name, text in described]
+        return [(name, sql_type(text)) for name, text in described]
 
     def however_deep(self, run: Callable[[], T]) -> T:
         """Run SQL; again on a large stack if it nests too deeply for this one. `run` does nothing before that is known."""
@@ -269,6 +287,8 @@ class DuckSession:
 
     def close(self) -> None:
         """Close the connection."""
+        if self._prepared is not None:
+            self._prepared.close()
         self._connection.close()
 
     def _described(self, sql: str) -> list[tuple[str, str]]:
@@ -276,6 +296,7 @@ class DuckSession:
         return list(zip(relation.columns, [str(t) for t in relation.types], strict=True))
 
     def _select(self, sql: str, parameters: Mapping[str, Any] | None) -> duckdb.DuckDBPyRelation:
+        self._make(self._read_by(sql))
         relation = (
             self._connection.sql(sql, params=dict(parameters)) if parameters else self._connection.sql(sql)
         )
@@ -283,9 +304,37 @@ class DuckSession:
             raise InternalError(f"a fragment must be a SELECT: {sql}")
         return relation
 
-    def _add(self, name: str, table: pa.Table) -> None:
-        self._connection.register(name, table)
-        self._registered.add(name)
+    def _add(self, name: str, relation: Relation) -> None:
+        self._relations.pop(name.lower(), None)
+        self._relations[name.lower()] = (name, relation)
+
+    def _read_by(self, sql: str) -> dict[str, Relation]:
+        """The relations that SQL may read: their names stand in it, or in a view that it may read."""
+        found: dict[str, Relation] = {}
+        texts = [sql.lower()]
+        for key, (name, relation) in reversed(self._relations.items()):
+            spelled = quote_identifier(key)[1:-1]
+            if any(spelled in text for text in texts):
+                found[name] = relation
+                if isinstance(relation, str):
+                    texts.append(relation.lower())
+        return dict(reversed(found.items()))
+
+    def _make(self, relations: Mapping[str, Relation]) -> None:
+        """Let the connection have these relations. Raises DataError for a view that can't be made."""
+        for name, relation in relations.items():
+            made = self._made.get(name.lower())
+            if made is not None and made[1] is relation:
+                continue
+            if isinstance(relation, str):
+                create = f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {relation}"
+                try:
+                    self.however_deep(functools.partial(self._connection.execute, create))
+                except DUCKDB_ERRORS as error:
+                    raise self.error(error, relation) from error
+            else:
+                self._connection.register(name, relation)
+            self._made[name.lower()] = (name, relation)
 
     @contextmanager
     def _with_tables(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
@@ -297,46 +346,11 @@ class DuckSession:
             yield
         finally:
             for name in added:
-                self._connection.unregister(name)
-                self._registered.discard(name)
-
-
-def _for_arrow(names: Sequence[str], types: Sequence[SqlType]) -> str:
-    """Columns to project on: of the types that Arrow can carry, an INTERVAL with more hours than its nanoseconds an error.
-
-    DuckDB 2.0 hands such a one to Arrow as another, of 64 bits that wrapped.
-    """
-    most = 2**63 // 3_600_000_000_000 - 1
-    found = []
-    for name, type_ in zip(names, types, strict=True):
-        column = quote_identifier(name)
-        if type_.kind is Kind.INTERVAL:
-            text = quote_literal(f"an INTERVAL of more than {most} hours: write it in days")
-            column = f"CASE WHEN abs(date_part('hour', {column})) > {most} THEN error({text}) ELSE {column} END AS {column}"
-        elif carried(type_) != type_:
-            column = f"CAST({column} AS {spelled(carried(type_))}) AS {column}"
-        found.append(column)
-    return ", ".join(found)
+                self.drop(name)
 
 
 def _hidden(name: str) -> str:
     return f"{name}\x01arrow"
-
-
-def _casts(schema: Sequence[Column]) -> dict[str, SqlType]:
-    """The columns that come back from Arrow as another type, with their own."""
-    return {column.name: column.type for column in schema if is_lossy(column.type)}
-
-
-def _restored(name: str, table: pa.Table, casts: Mapping[str, SqlType]) -> str:
-    """SQL for the rows of a relation whose columns have their own types again."""
-    columns = (
-        f"CAST({quote_identifier(c)} AS {spelled(casts[c])}) AS {quote_identifier(c)}"
-        if c in casts
-        else quote_identifier(c)
-        for c in table.column_names
-    )
-    return f"SELECT {', '.join(columns)} FROM {quote_identifier(name)}"
 
 
 _LEAST_MEMORY = 128 << 20
@@ -353,57 +367,10 @@ def worker_session(memory_limit: int | None = None, spill: str | None = None) ->
     if _worker and (_worker[0].broken or not _worker[0].spill_to(spill)):
         _worker.pop().close()
     if not _worker:
-        _worker.append(DuckSession(memory_limit=memory_limit, temp_directory=spill))
+        _worker.append(DuckSession(memory_limit=memory_limit, temp_directory=spill, prepares=True))
     _worker[0].reset()
     _worker[0].limit(memory_limit)
     return _worker[0]
-
-
-@functools.lru_cache(4096)
-def is_lossy(type_: SqlType) -> bool:
-    """Whether a column of this type comes back from Arrow as another SQL type.
-
-    >>> is_lossy(parse_type("HUGEINT[]")), is_lossy(parse_type("BIGINT"))
-    (True, False)
-    """
-    return type_.kind is not Kind.UNKNOWN and from_arrow(to_arrow(type_)) != type_
-
-
-def normalize(table: pa.Table) -> pa.Table:
-    """The same rows with the types that the rest of the engine expects; the table itself if it has them."""
-    fields = [field.with_type(_normal_type(field.type)) for field in table.schema]
-    schema = pa.schema(fields)
-    if all(a.type.equals(b.type) for a, b in zip(table.schema, schema, strict=True)):
-        return table
-    return table.cast(schema)
-
-
-def _normal_type(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(type_):
-        return _normal_type(type_.value_type)
-    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
-        return pa.string()
-    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
-        return pa.binary()
-    if pa.types.is_timestamp(type_) and type_.unit != "us" and (type_.unit != "ns" or type_.tz):
-        return pa.timestamp("us", tz=type_.tz)
-    if pa.types.is_map(type_):
-        return pa.map_(_normal_type(type_.key_type), _normal_type(type_.item_type))
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
-        return pa.list_(type_.value_field.with_type(_normal_type(type_.value_type)))
-    if pa.types.is_struct(type_):
-        inside = (type_.field(i) for i in range(type_.num_fields))
-        return pa.struct([field.with_type(_normal_type(field.type)) for field in inside])
-    return type_
-
-
-def _sql_type(text: str) -> SqlType:
-    if text in ('"NULL"', "NULL"):
-        return SqlType(Kind.NULL)
-    try:
-        return parse_type(text)
-    except ValueError:
-        return SqlType(Kind.UNKNOWN)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any
 
 from sqlstream_operators.duck import memory
-from sqlstream_operators.duck.session import is_lossy
+from sqlstream_operators.duck.arrow_values import is_lossy
 from sqlstream_operators.errors import RefusedRowError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier

@@ -18,7 +18,8 @@ from sqlstream.connectors.database.dimension import no_table, other_columns
 from sqlstream.connectors.database.duckdb_table import PATIENCE_S, database_file
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream_operators.codec.arrow_types import carried
-from sqlstream_operators.duck.session import DuckSession, normalize
+from sqlstream_operators.duck.arrow_values import normalize
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import DimensionSpec
 from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal

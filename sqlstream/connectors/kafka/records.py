@@ -22,7 +22,8 @@ from sqlstream.formats.api import RecordFormat
 from sqlstream.formats.registry import record_writer
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.duck.session import DuckSession, normalize
+from sqlstream_operators.duck.arrow_values import normalize
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.spec import Column, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
