@@ -115,6 +115,19 @@ class Verifying(Protocol):
 
 
 @runtime_checkable
+class Confirming(Protocol):
+    """A source of which something else may get the same name while an epoch reads it."""
+
+    def confirm(self, position: Mapping[str, Any], splits: Sequence[Split]) -> bool:
+        """Whether splits that have been read, of an epoch that ends at `position`, were what was planned.
+
+        Asked before anything of the epoch is written. If they were not, the epoch is given up, and the next plan says what
+        there is. Raises DiagnosticError where nothing else can be planned.
+        """
+        ...
+
+
+@runtime_checkable
 class Measured(Protocol):
     """A source that knows how much there is to read of it: what `Rereadable.until` gives may be one."""
 

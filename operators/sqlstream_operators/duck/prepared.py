@@ -72,7 +72,11 @@ class PreparedQueries:
         """
         tables = {name: found for name, found in relations.items() if isinstance(found, pa.Table)}
         views = [found for found in relations.values() if isinstance(found, str)]
-        if not tables or any(_VARIABLE in text.lower() for text in (sql, *views)) or not _are_few(tables.values()):
+        if (
+            not tables
+            or any(_VARIABLE in text.lower() for text in (sql, *views))
+            or not _are_few(tables.values())
+        ):
             return None
         key = (sql, *(part for name, found in relations.items() for part in (name, _shape(found))))
         prepared = self._kept.get(key)

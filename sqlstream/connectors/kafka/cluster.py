@@ -58,6 +58,11 @@ class Cluster:
 
         return self._call(ask) if topics else {}
 
+    def recreated(self, ids: Mapping[str, str], topics: Iterable[str]) -> list[str]:
+        """The topics that are others than those with these ids. One that is gone, or has no id, is not known to be."""
+        known = sorted({topic for topic in topics if ids.get(topic)})
+        return [topic for topic, now in self.ids(known).items() if now and now != ids[topic]]
+
     def earliest(self, parts: Iterable[Part]) -> dict[Part, int]:
         """The first offsets that are there."""
         return self._offsets({part: _spec().earliest() for part in parts})

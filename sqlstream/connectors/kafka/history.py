@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sqlstream.connectors.api import Limits, Position, SourcePlan
+from sqlstream.connectors.api import Limits, Position, SourcePlan, Split
+from sqlstream.connectors.capabilities import Confirming
 from sqlstream.connectors.kafka.cluster import Cluster
 from sqlstream.connectors.kafka.cutting import allotted, splits_of
 from sqlstream.connectors.kafka.positions import KafkaPosition, lane
@@ -13,7 +15,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 _MOST_NAMED = 10
 
 
-class KafkaHistory:
+class KafkaHistory(Confirming):
     """The offsets from where reading began to `end`; its positions are those of the source.
 
     Raises DiagnosticError (DAT008) if some of them are gone, or if compaction may have taken some (`compacted_too`: that
@@ -21,7 +23,7 @@ class KafkaHistory:
     """
 
     def __init__(self, table: str, cluster: Cluster, end: KafkaPosition, *, compacted_too: bool) -> None:
-        self._table, self._end = table, end
+        self._table, self._cluster, self._end = table, cluster, end
         read = [part for part, at in end.next.items() if at > end.start[part]]
         there = {topic: set(numbers) for topic, numbers in cluster.topics().items()}
         absent = [part for part in end.start if part[1] not in there.get(part[0], ())]
@@ -38,12 +40,7 @@ class KafkaHistory:
             f"topic '{topic}', partition {number}: {count} offsets were gone before they were read"
             for (topic, number), count in sorted(end.lost.items())
         ]
-        now = cluster.ids(sorted({topic for topic, _ in here}))
-        gone += [
-            f"topic '{topic}': it was recreated"
-            for topic, id_ in now.items()
-            if end.ids.get(topic) and id_ and id_ != end.ids[topic]
-        ]
+        gone += _recreated(cluster, end, (topic for topic, _ in here))
         if not compacted_too:
             gone += [
                 f"topic '{t}': {why}" for t, why in cluster.compacted(sorted({t for t, _ in here})).items()
@@ -73,6 +70,13 @@ class KafkaHistory:
         following_position = self._end if ended else replace(self._end, next=following)
         return SourcePlan(splits, following_position.to_json(), ended, lanes=lanes)
 
+    def confirm(self, position: Position, splits: Sequence[Split]) -> bool:
+        """Raises DiagnosticError (DAT008) if a topic was made anew since it was planned."""
+        gone = _recreated(self._cluster, self._end, (str(split.payload["topic"]) for split in splits))
+        if gone:
+            raise DiagnosticError(self._incomplete(gone))
+        return True
+
     def lag(self, position: Position) -> int | None:
         """The offsets that are left."""
         at = KafkaPosition.from_json(position)
@@ -86,3 +90,7 @@ class KafkaHistory:
             notes=(*gone[:_MOST_NAMED], *((f"and {more} more",) if more > 0 else ())),
             help="keep records longer (retention.ms), or begin with new records",
         )
+
+
+def _recreated(cluster: Cluster, end: KafkaPosition, topics: Iterable[str]) -> list[str]:
+    return [f"topic '{topic}': it was recreated" for topic in cluster.recreated(end.ids, topics)]

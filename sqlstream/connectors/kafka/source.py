@@ -14,11 +14,13 @@ from sqlstream.connectors.api import (
     Position,
     Rereadable,
     SourcePlan,
+    Split,
 )
 from sqlstream.connectors.capabilities import (
     Acknowledging,
     Awaited,
     Closing,
+    Confirming,
     LeavingOut,
     Polled,
     StartingOnce,
@@ -42,7 +44,9 @@ _LOSSES_S = 5.0
 _SOON_S, _LATER_S, _WHILE_S = 0.02, 0.1, 5.0
 
 
-class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingOut, Polled, StartingOnce):
+class KafkaSource(
+    Rereadable, Movable, Acknowledging, Awaited, Closing, Confirming, LeavingOut, Polled, StartingOnce
+):
     """Topics, read partition by partition, each of which is a lane.
 
     A position is a `KafkaPosition`: where reading began, and where it ends if it does, are decided once and kept in it. With
@@ -146,6 +150,14 @@ class KafkaSource(Rereadable, Movable, Acknowledging, Awaited, Closing, LeavingO
         if self._options.group_id is not None and changed:
             self._cluster.commit(self._options.group_id, changed)
             self._committed = offsets
+
+    def confirm(self, position: Position, splits: Sequence[Split]) -> bool:
+        """Whether no topic was made anew since the plan; if one was, the next plan looks at what is gone."""
+        ids = KafkaPosition.from_json(position).ids
+        if not self._cluster.recreated(ids, (str(split.payload["topic"]) for split in splits)):
+            return True
+        self._checked_at = float("-inf")
+        return False
 
     def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
         """Go on here where `former` stood: the partitions must be here, with the offsets that come next.

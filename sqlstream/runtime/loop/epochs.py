@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from sqlstream.connectors.api import Split
-from sqlstream.connectors.capabilities import Verifying
 from sqlstream.runtime.coordination import fencing
+from sqlstream.runtime.loop import planned_input
 from sqlstream.runtime.loop.committed_sinks import note_committed
 from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.epoch_jobs import outcome_of
@@ -37,7 +36,6 @@ from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import EpochPlan, RunInfo
 from sqlstream_operators.errors import MemoryExhaustedError
-from sqlstream_operators.state.dimension_copies import is_whole
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
 #: Codes of errors that are no surprise when all processes of a run are signalled to stop.
@@ -242,13 +240,7 @@ class EpochLoop:
         return not targets or dict(plan.sink_edits) == targets
 
     def _input_is_there(self, plan: EpochPlan) -> bool:
-        """Whether all that a plan reads is as it was when it was written, as far as the sources know."""
-        for planned in plan.sources:
-            source = self._program.sources[planned.name]
-            splits = [Split(planned.name, s.payload, s.rows, s.bytes, s.lane) for s in planned.splits]
-            if isinstance(source, Verifying) and not source.can_replay(splits):
-                return False
-        return all(is_whole(self._journal.store, copy.name) for copy in plan.dimensions.values())
+        return planned_input.is_there(plan, self._program.sources, self._journal.store)
 
     def _replay(self, plan: EpochPlan) -> bool:
         """Run an epoch again that an earlier run began, or give it up if it has ended its drivers; True: it is committed.
@@ -288,7 +280,7 @@ class EpochLoop:
 
     def _attempt(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport | None:
         """Run a written plan; None if it is given up: it did not fit into memory, and the next epochs read less, or a file
-        of a watched source was written again after it was listed.
+        of a watched source was written again after it was listed, or a source had something else by the time it was read.
 
         Raises EpochTooLargeError if it can't be made smaller; then it stays as it is, for a run with more memory.
         """
@@ -314,6 +306,10 @@ class EpochLoop:
             self._give_up(plan.epoch)
             self._sweep()
             self._stop.wait(self._planner.pause())
+            return None
+        except planned_input.OtherInputError:
+            self._give_up(plan.epoch)
+            self._sweep()
             return None
         self._too_large = None
         return report
@@ -351,6 +347,7 @@ class EpochLoop:
             outcome = self._outcome(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
+            planned_input.confirm(plan, self._program.sources)
             tally = self._manifests.tally(plan, outcome)
             self._outputs.prepare(plan, outcome, previous)
             timer.lap("prepare")

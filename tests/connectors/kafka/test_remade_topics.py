@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from sqlstream.connectors.api import ConnectorContext
+from sqlstream.connectors.api import ConnectorContext, Limits
 from sqlstream.connectors.kafka.consume import CONSUMERS
 from sqlstream.connectors.kafka.descriptor import DESCRIPTOR
+from sqlstream.connectors.kafka.history import KafkaHistory
 from sqlstream.connectors.kafka.same_topics import continues
 from sqlstream.connectors.kafka.source import KafkaSource
 from sqlstream.planning import plan_file
 from sqlstream.runtime.edits.declared_moves import known_sources
+from sqlstream.runtime.loop.faults import Faults, Point, no_faults
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.duck.session import DuckSession
@@ -177,7 +179,15 @@ def last(folder: Path) -> Manifest:
     return journal.manifest(journal.epochs()[1][-1])
 
 
-def run(folder: Path, topic: str, brokers: str, *moved: str, accept: Sequence[str] = ()) -> list[Diagnostic]:
+def run(
+    folder: Path,
+    topic: str,
+    brokers: str,
+    *moved: str,
+    accept: Sequence[str] = (),
+    rows_per_epoch: int | None = None,
+    faults: Faults = no_faults,
+) -> list[Diagnostic]:
     """Run the query, as `sqlstream run --source-moved … --accept …` does; the warnings."""
     file = folder / "p.sql"
     file.write_text(QUERY.format(topic=topic, brokers=brokers))
@@ -191,7 +201,15 @@ def run(folder: Path, topic: str, brokers: str, *moved: str, accept: Sequence[st
     )
     told: list[Diagnostic] = []
     run_here(
-        planned, folder, moved=found, sql=planned.masked_sql, tell=told.append, accept=accept, drain=False
+        planned,
+        folder,
+        moved=found,
+        sql=planned.masked_sql,
+        tell=told.append,
+        accept=accept,
+        drain=False,
+        rows_per_epoch=rows_per_epoch,
+        faults=faults,
     )
     return told
 
@@ -251,3 +269,63 @@ def test_topics_that_were_moved_to_another_cluster(
     admin = there.admin
     admin.delete_records([part])[part].result(20)
     assert run(tmp_path, topic, another.bootstrap) == [], "what was read may go"
+
+
+class DiedError(Exception):
+    """A process ends."""
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_topic_that_is_made_anew_behind_the_plan_of_an_epoch(
+    topics: Topics, tmp_path: Path, dies: bool
+) -> None:
+    """The offsets are there, and other records: also for a process that runs the epoch again after the first one died."""
+    topic = topics.create()
+    topics.produce(topic, values(range(10)))
+    remade = list[int]()
+
+    def remake(point: Point, epoch: int) -> None:
+        if point == "planned" and epoch == 2 and not remade:
+            remade.extend(range(100, 150))
+            topics.delete(topic)
+            topics.create(name=topic)
+            topics.produce(topic, values(remade))
+            if dies:
+                raise DiedError
+
+    with collecting() as collected:
+        if dies:
+            with pytest.raises(DiedError):
+                run(tmp_path, topic, topics.bootstrap, rows_per_epoch=5, faults=remake)
+            CONSUMERS.close()
+        for _ in range(2):
+            with pytest.raises(DiagnosticError, match="DAT015") as raised:
+                run(tmp_path, topic, topics.bootstrap, rows_per_epoch=5, faults=remake)
+            assert raised.value.exit_code == 4
+            assert raised.value.diagnostics[0].notes == (
+                f"topic '{topic}', partition 0: offset 5 is wanted, the topic was recreated, and begins at 0",
+            )
+            assert Counter(collected.folded("out")) == result(range(5)), "nothing of the other one"
+        assert remade
+        told = run(tmp_path, topic, topics.bootstrap, accept=["lost:t"])
+        assert [diagnostic.code for diagnostic in told] == ["DAT015"]
+        assert Counter(collected.folded("out")) == result([*range(5), *remade[:10]]), "its end was decided"
+
+
+def test_a_history_is_refused_whose_topic_is_made_anew_while_it_is_read(
+    topics: Topics, duck: DuckSession, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    topics.produce(topic, values(range(10)))
+    reading = Reading(table(topics.bootstrap, {"topic": topic}), tmp_path, duck)
+    [epoch] = reading.epochs()
+    history = reading.source.until(epoch.after)
+    assert isinstance(history, KafkaHistory)
+    plan = history.plan(history.initial_position(), Limits(rows=None, tasks=1))
+    assert history.confirm(plan.next_position, plan.splits)
+    topics.delete(topic)
+    topics.create(name=topic)
+    topics.produce(topic, values(range(50)))
+    with pytest.raises(DiagnosticError, match="DAT008") as raised:
+        history.confirm(plan.next_position, plan.splits)
+    assert raised.value.diagnostics[0].notes == (f"topic '{topic}': it was recreated",)
