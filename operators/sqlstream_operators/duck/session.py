@@ -27,32 +27,32 @@ from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal, spelled
 
 from .arrow_values import casts_of, for_arrow, normalize, restored, sql_type
-from .prepared import PreparedQueries, Relation
+from .prepared import NO_PROGRESS_BAR, PreparedQueries, Relation
 
 #: What DuckDB raises where a disk refuses; a commit that can't be written is fatal to it.
 _OF_DISKS = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.TransactionException)
 
+#: How deep SQL may nest where it runs on the stack that is at hand, and on a large one.
+_DEPTH = 200
+_LARGE_DEPTH = 50_000
+
 _SETTINGS = (
-    "SET TimeZone = 'UTC'",
-    "SET preserve_insertion_order = true",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET arrow_lossless_conversion = false",  # HUGEINT is decimal128(38, 0), not an opaque extension type
-    "SET produce_arrow_string_view = false",
-    "SET arrow_large_buffer_size = false",
-    "SET arrow_output_list_view = false",
-    "SET python_enable_replacements = false",  # a name in SQL must never find one of our Python variables
-    "SET enable_progress_bar = false",
+    "TimeZone = 'UTC'",
+    "preserve_insertion_order = true",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "arrow_lossless_conversion = false",  # HUGEINT is decimal128(38, 0), not an opaque extension type
+    "produce_arrow_string_view = false",
+    "arrow_large_buffer_size = false",
+    "arrow_output_list_view = false",
+    "python_enable_replacements = false",  # a name in SQL must never find one of our Python variables
+    f"max_expression_depth = {_DEPTH}",
 )
 
 #: What DuckDB raises; where it cuts its message in the middle of a character, Python can't read it.
 DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
 
 T = TypeVar("T")
-
-#: How deep SQL may nest where it runs on the stack that is at hand, and on a large one.
-_DEPTH = 200
-_LARGE_DEPTH = 50_000
 
 
 class DuckSession:
@@ -72,8 +72,8 @@ class DuckSession:
         prepares: bool = False,
     ) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
-        for setting in (*_SETTINGS, f"SET max_expression_depth = {_DEPTH}"):
-            self._connection.execute(setting)
+        for setting in (*_SETTINGS, NO_PROGRESS_BAR):
+            self._connection.execute(f"SET {setting}")
         self._limit = 0
         self.limit(memory_limit)
         self._spill: str | None = None
@@ -81,9 +81,7 @@ class DuckSession:
         #: By names that differ in more than case, each behind those that it reads; those that the connection has.
         self._relations: dict[str, tuple[str, Relation]] = {}
         self._made: dict[str, tuple[str, Relation]] = {}
-        self._prepared = (
-            PreparedQueries((*_SETTINGS, f"SET max_expression_depth = {_DEPTH}")) if prepares else None
-        )
+        self._prepared = PreparedQueries(_SETTINGS) if prepares else None
         self._broken = False
 
     @property

@@ -285,9 +285,8 @@ class KafkaSource(
         """
         if any(end < at.next[part] for part, end in self._latest.items()):
             return True
-        waiting = sorted({part[0] for part, end in self._latest.items() if end > at.next[part]})
-        self._ids.update(self._cluster.ids(waiting))
-        return any(at.ids.get(topic) and at.ids[topic] != self._ids.get(topic) for topic in waiting)
+        waiting = {part[0] for part, end in self._latest.items() if end > at.next[part]}
+        return bool(self._cluster.recreated(at.ids, waiting))
 
     def _checked(self, at: KafkaPosition) -> KafkaPosition:
         """The position without what is gone. Raises DiagnosticError (DAT015) if that was not agreed to."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlstream.connectors.api import Source, Split
+from sqlstream.connectors.api import Source
 from sqlstream.connectors.capabilities import Confirming, Verifying
-from sqlstream.storage.manifest import EpochPlan, PlannedSource
+from sqlstream.runtime.tasks.planned_splits import splits_of
+from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.dimension_copies import is_whole
 
@@ -19,7 +20,7 @@ def is_there(plan: EpochPlan, sources: Mapping[str, Source], store: CheckpointSt
     """Whether all that a plan reads is as it was when the plan was written, as far as the sources know."""
     for planned in plan.sources:
         source = sources[planned.name]
-        if isinstance(source, Verifying) and not source.can_replay(_splits(planned)):
+        if isinstance(source, Verifying) and not source.can_replay(splits_of(planned)):
             return False
     return all(is_whole(store, copy.name) for copy in plan.dimensions.values())
 
@@ -27,10 +28,6 @@ def is_there(plan: EpochPlan, sources: Mapping[str, Source], store: CheckpointSt
 def confirm(plan: EpochPlan, sources: Mapping[str, Source]) -> None:
     """Raises OtherInputError if a source knows that something else was read than was planned."""
     for planned in plan.sources:
-        source, splits = sources[planned.name], _splits(planned)
+        source, splits = sources[planned.name], splits_of(planned)
         if splits and isinstance(source, Confirming) and not source.confirm(planned.next, splits):
             raise OtherInputError(planned.name)
-
-
-def _splits(planned: PlannedSource) -> list[Split]:
-    return [Split(planned.name, s.payload, s.rows, s.bytes, s.lane) for s in planned.splits]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.tasks.job import EpochJob
+from sqlstream.runtime.tasks.planned_splits import splits_of
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
@@ -101,7 +102,7 @@ class TaskProgram:
         placed: list[TaskSplit] = []
         first = 0
         for source in job.plan.sources:
-            splits = [Split(source.name, s.payload, s.rows, s.bytes, s.lane) for s in source.splits]
+            splits = splits_of(source)
             for parts in _neighbours(splits) if combines(source.connector) else [[s] for s in splits]:
                 placed.append(TaskSplit(first, Split.combined(parts)))
                 first += len(parts)
