@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -16,6 +17,7 @@ import duckdb
 import pytest
 
 from sqlstream.connectors.api import ConnectorContext
+from sqlstream.connectors.database.duckdb_file import DuckFile
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
 from sqlstream.planning import plan_file
@@ -76,10 +78,10 @@ class DuckBackend:
         return {"path": "out/results.duckdb"}
 
     def rows(self, sql: str) -> list[Row]:
+        """As the sink reads it: nothing else in this process can open a file that a sink has open."""
         self.path.parent.mkdir(exist_ok=True)
-        with duckdb.connect(str(self.path)) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            return list(connection.execute(sql).fetchall())
+        with closing(DuckFile(self.path)) as file:
+            return list(file.open().execute(sql).fetchall())
 
 
 class TestDuckdb(TableSinkContract):

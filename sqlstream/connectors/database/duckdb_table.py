@@ -1,9 +1,8 @@
 """A table in a DuckDB file.
 
 The file is open from `open` to `commit` or `release` only, so that others can read it between epochs. Sinks of one
-process that write to the same file share one DuckDB instance (`duckdb.connect` keeps one for each path), and a
-transaction each. Rows come as streams of Arrow batches that DuckDB pulls; what must be put together first is a
-temporary table, which it spills to disk.
+process that write to the same file share one DuckDB (`DuckFile`), and have a transaction each. Rows come as streams of
+Arrow batches that DuckDB pulls; what must be put together first is a temporary table, which it spills to disk.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from sqlstream.connectors.database.changes import (
     restored,
 )
 from sqlstream.connectors.database.declared import EPOCHS_TABLE, NO_DUCKDB_KEY, wrong_path
+from sqlstream.connectors.database.duckdb_file import DuckFile
 from sqlstream.connectors.database.names import (
     keyless,
     not_there,
@@ -89,7 +89,7 @@ class DuckTable(DatabaseTable):
         self._patience_s = patience_s
         self._clock = clock
         self._wait = wait
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._file = DuckFile(self._path)
         names = [column.name.lower() for column in spec.schema]
         if self._mode is Mode.MULTISET and "rowid" in names:
             raise DataError(
@@ -123,12 +123,11 @@ class DuckTable(DatabaseTable):
                 return False
             self._path.parent.mkdir(parents=True, exist_ok=True)
         elif self._published is not None and self._published.is_behind():
-            self._connect().close()  # waits for whoever has the file
+            self._connect()  # waits for whoever has the file
+            self.release()
             self._published.publish()  # a run that was killed has committed, and made no copy
-        self._connection = self._connect()
-        memory = f"SET memory_limit = '{memory_bytes()}B'"
-        for setting in (memory, "SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
-            self._run(setting)
+        self._connect()
+        self._run("BEGIN")
         if self._schema is None:
             self._schema = str(self._run("SELECT current_schema()").fetchall()[0][0])
         return True
@@ -142,25 +141,21 @@ class DuckTable(DatabaseTable):
 
     def release(self) -> None:
         """Close the file; a transaction that is open is rolled back."""
-        if self._connection is not None:
-            # Closing also tidies the file up; what is committed is safe if that fails.
-            with contextlib.suppress(duckdb.Error):
-                self._connection.close()
-            self._connection = None
+        self._file.release()
 
     def close(self) -> None:
-        """The same as `release`."""
-        self.release()
+        """The same, for good."""
+        self._file.close()
 
-    def _connect(self) -> duckdb.DuckDBPyConnection:
+    def _connect(self) -> None:
         until = self._clock() + self._patience_s
         while True:
             try:
                 if not self._path.exists():
                     self._make()
-                return duckdb.connect(str(self._path))
+                self._file.open()
             except duckdb.Error as error:
-                locked = "lock on file" in str(error) or "different configuration" in str(error)
+                locked = "lock on file" in str(error) or "file handle conflict" in str(error)
                 if not locked:
                     raise unusable(self.location, str(error), self._unreadable()) from None
                 if self._clock() >= until:
@@ -170,6 +165,8 @@ class DuckTable(DatabaseTable):
                         "close it there, also where it only reads; the run goes on, or the next one does. To read beside a "
                         "run: 'sink.publish-path', sqlstream state query, or connections that are closed at once",
                     ) from None
+            else:
+                return
             self._wait(_LOOK_S)
 
     def _unreadable(self) -> str | None:
@@ -201,10 +198,9 @@ class DuckTable(DatabaseTable):
             scratch.unlink(missing_ok=True)
 
     def _run(self, sql: str, parameters: Sequence[Any] | None = None) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            raise InternalError(f"{self.location} is not open")
+        connection = self._open_connection()
         try:
-            return self._connection.execute(sql, parameters)
+            return connection.execute(sql, parameters)
         except (duckdb.ConversionException, duckdb.ConstraintException, duckdb.OutOfRangeException) as error:
             raise DataError(f"{self.location} can't take a row: {error}", sql) from error
         except duckdb.OutOfMemoryException as error:
@@ -214,6 +210,11 @@ class DuckTable(DatabaseTable):
             ) from error
         except duckdb.Error as error:
             raise unusable(self.location, str(error)) from error
+
+    def _open_connection(self) -> duckdb.DuckDBPyConnection:
+        if self._file.connection is None:
+            raise InternalError(f"{self.location} is not open")
+        return self._file.connection
 
     def _rows_of(self, sql: str) -> list[tuple[Any, ...]]:
         return list(self._run(sql).fetchall())
@@ -316,9 +317,8 @@ class DuckTable(DatabaseTable):
     # --------------------------------------------------------------------------------------- changes
 
     def _with(self, rows: StagedEpoch, work: Callable[[str], None]) -> None:
-        if self._connection is None:
-            raise InternalError(f"{self.location} is not open")
-        self._connection.register(_ROWS, rows.reader())
+        connection = self._open_connection()
+        connection.register(_ROWS, rows.reader())
         try:
             work(restored(_ROWS, rows.columns))
         except Exception:
@@ -326,7 +326,7 @@ class DuckTable(DatabaseTable):
             raise
         finally:
             with contextlib.suppress(duckdb.Error):  # after an error the transaction takes nothing more
-                self._connection.unregister(_ROWS)
+                connection.unregister(_ROWS)
 
     def _append(self, rows: StagedEpoch) -> None:
         listed = columns_of(self._names)

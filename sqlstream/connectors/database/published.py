@@ -10,6 +10,7 @@ from uuid import uuid4
 import duckdb
 
 from sqlstream.connectors.database.declared import wrong_path
+from sqlstream.connectors.database.duckdb_file import DuckFile
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.plan.types import quote_identifier, quote_literal
@@ -51,9 +52,10 @@ class PublishedCopy:
         try:
             self._copy.parent.mkdir(parents=True, exist_ok=True)
             _remove(scratch)  # of a run that was killed meanwhile
-            connection = duckdb.connect(str(self._file))
+            file = DuckFile(self._file)
+            connection = file.open()
             try:
-                # Sinks of one process share an instance: another one may have such a copy attached.
+                # Sinks of one process share a DuckDB: another one may have such a copy attached.
                 name = quote_identifier(f"sqlstream_copy_{uuid4().hex}")
                 found = connection.execute("SELECT current_database()").fetchone()
                 database = quote_identifier(str(found[0]) if found else "")
@@ -63,7 +65,7 @@ class PublishedCopy:
                 finally:
                     connection.execute(f"DETACH {name}")
             finally:
-                connection.close()
+                file.close()
             scratch.replace(self._copy)
         except (duckdb.Error, OSError) as error:
             raise unusable(
