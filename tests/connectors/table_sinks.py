@@ -689,7 +689,7 @@ class TableSinkContract:
             )
             parts.append(SinkPart(50_000, staged=staged))
         memory = [4]
-        for place in ("duckdb_table", "postgres_table"):
+        for place in ("duckdb_file", "duckdb_table", "postgres_table"):
             monkeypatch.setattr(
                 f"sqlstream.connectors.database.{place}.memory_bytes", lambda: memory[0] << 20
             )

@@ -16,8 +16,8 @@ import duckdb
 from sqlstream.connectors.database.changes import memory_bytes
 from sqlstream_operators.plan.types import quote_identifier, quote_literal
 
-#: Catalogs that every DuckDB has.
-_OF_DUCKDB = ("memory", "system", "temp")
+#: The database of a DuckDB in memory, whose name no file attached to it can have.
+_IN_MEMORY = "memory"
 
 
 class _Shared:
@@ -25,7 +25,7 @@ class _Shared:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._name = path.stem if path.stem.lower() not in _OF_DUCKDB else f"{path.stem}_db"
+        self._name = ""
         self._instance: duckdb.DuckDBPyConnection | None = None
         self._open = 0
         self.users = 0
@@ -36,14 +36,12 @@ class _Shared:
             if self._instance is None:
                 self._instance = duckdb.connect(":memory:")
                 self._instance.execute(
-                    f"SET memory_limit = '{memory_bytes()}B'; SET GLOBAL TimeZone = 'UTC'; "
-                    f"SET GLOBAL python_enable_replacements = false; "
+                    "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL python_enable_replacements = false; "
                     f"SET temp_directory = {quote_literal(f'{self._path}.tmp')}"
                 )
             if not self._open:
-                self._instance.execute(
-                    f"ATTACH {quote_literal(str(self._path))} AS {quote_identifier(self._name)}"
-                )
+                self._instance.execute(f"SET memory_limit = '{memory_bytes()}B'")
+                self._name = self._attach(self._instance)
             connection = self._instance.cursor()
             connection.execute(f"USE {quote_identifier(self._name)}")
         except duckdb.Error:
@@ -52,6 +50,15 @@ class _Shared:
             raise
         self._open += 1
         return connection
+
+    def _attach(self, instance: duckdb.DuckDBPyConnection) -> str:
+        """Attach the file under the name that DuckDB gives it when it is opened: what is in it may have that name."""
+        before = _databases(instance)
+        taken = self._path.name.split(".")[0].lower() == _IN_MEMORY
+        alias = f" AS {quote_identifier(f'{_IN_MEMORY}_db')}" if taken else ""
+        instance.execute(f"ATTACH {quote_literal(str(self._path))}{alias}")
+        (name,) = _databases(instance) - before
+        return name
 
     def let_go(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Close a connection; what it has not committed is rolled back. The last one lets go of the file, too."""
@@ -72,6 +79,12 @@ class _Shared:
             with contextlib.suppress(duckdb.Error):
                 self._instance.close()
             self._instance = None
+
+
+def _databases(instance: duckdb.DuckDBPyConnection) -> set[str]:
+    return {
+        str(name) for (name,) in instance.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+    }
 
 
 class _Files:
@@ -104,6 +117,7 @@ class _Files:
             shared.let_go(connection)
 
 
+#: A lock is a process's, and so are the files that it has attached: DuckDB refuses to open one twice.
 _FILES = _Files()
 
 
@@ -114,7 +128,7 @@ class DuckFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
+        self._path = path.resolve()  # two ways to name a file are one file
         self._shared: _Shared | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._given_back: weakref.finalize[[Path], DuckFile] | None = None

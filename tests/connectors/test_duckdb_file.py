@@ -1,0 +1,99 @@
+"""A DuckDB file that sinks share: its name, its lock, and who has it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sqlstream.connectors.database.duckdb_file import DuckFile
+
+_OTHER_PROCESS = (
+    "import sys, duckdb; print(duckdb.connect(sys.argv[1]).execute('SELECT * FROM t').fetchall())"
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[DuckFile]:
+    with closing(DuckFile(tmp_path / "results.duckdb")) as file:
+        yield file
+
+
+def _read_elsewhere(path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _OTHER_PROCESS, str(path)], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "name", ["results.v2.duckdb", "temp.duckdb", "system.duckdb", "a b.duckdb", "Ä'\"", "x"]
+)
+def test_a_file_has_the_name_that_duckdb_gives_it(tmp_path: Path, name: str) -> None:
+    with duckdb.connect(str(tmp_path / name)) as connection:
+        expected = connection.execute("SELECT current_database()").fetchall()
+    with closing(DuckFile(tmp_path / name)) as file:
+        assert file.open().execute("SELECT current_database()").fetchall() == expected
+
+
+@pytest.mark.parametrize("name", ["memory.duckdb", "MEMORY", "memory"])
+def test_a_file_can_be_called_as_a_duckdb_in_memory_is(tmp_path: Path, name: str) -> None:
+    with closing(DuckFile(tmp_path / name)) as file:
+        file.open().execute("CREATE TABLE t AS SELECT 7 AS a")
+    assert _read_elsewhere(tmp_path / name) == "[(7,)]"
+
+
+def test_others_can_open_it_when_it_is_let_go_and_not_before(file: DuckFile, tmp_path: Path) -> None:
+    for value in (1, 2):
+        file.open().execute(f"CREATE OR REPLACE TABLE t AS SELECT {value} AS a")
+        assert "lock" in _read_elsewhere(tmp_path / "results.duckdb")
+        file.release()
+        assert _read_elsewhere(tmp_path / "results.duckdb") == f"[({value},)]"
+
+
+def test_what_is_not_committed_is_rolled_back(file: DuckFile) -> None:
+    file.open().execute("CREATE TABLE t (a INT)")
+    file.open().execute("BEGIN; INSERT INTO t VALUES (1)")
+    file.release()
+    assert file.open().execute("SELECT * FROM t").fetchall() == []
+
+
+@pytest.mark.parametrize("spelled", ["results.duckdb", "sub/../results.duckdb", "link.duckdb"])
+def test_two_have_it_at_once_with_a_transaction_each(file: DuckFile, tmp_path: Path, spelled: str) -> None:
+    file.open().execute("CREATE TABLE t (a INT)")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.duckdb").symlink_to(tmp_path / "results.duckdb")
+    with closing(DuckFile(tmp_path / spelled)) as other:
+        first, second = file.open(), other.open()
+        first.execute("BEGIN; INSERT INTO t VALUES (1)")
+        assert second.execute("SELECT * FROM t").fetchall() == []
+        first.execute("COMMIT")
+        assert second.execute("SELECT * FROM t").fetchall() == [(1,)]
+        file.release()
+        assert second.execute("SELECT * FROM t").fetchall() == [(1,)]
+        assert "lock" in _read_elsewhere(tmp_path / "results.duckdb")
+    assert _read_elsewhere(tmp_path / "results.duckdb") == "[(1,)]"
+
+
+def test_a_file_that_is_none_is_refused_and_can_be_mended(file: DuckFile, tmp_path: Path) -> None:
+    (tmp_path / "results.duckdb").write_bytes(b"nothing that DuckDB knows" * 1000)
+    with pytest.raises(duckdb.Error, match="not a valid DuckDB database"):
+        file.open()
+    (tmp_path / "results.duckdb").unlink()
+    file.open().execute("CREATE TABLE t AS SELECT 3 AS a")
+    file.release()
+    assert _read_elsewhere(tmp_path / "results.duckdb") == "[(3,)]"
+
+
+def test_a_file_that_was_replaced_meanwhile_is_the_new_one(file: DuckFile, tmp_path: Path) -> None:
+    file.open().execute("CREATE TABLE t AS SELECT 1 AS a")
+    file.release()
+    (tmp_path / "results.duckdb").unlink()
+    with duckdb.connect(str(tmp_path / "results.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 2 AS a")
+    assert file.open().execute("SELECT * FROM t").fetchall() == [(2,)]
