@@ -16,6 +16,8 @@ _T = TypeVar("_T")
 #: How long one request may take before it is repeated, s.
 _ASK_S = 10.0
 _PAUSE_S = 0.2
+#: For so long brokers must say that there is no such partition: one may hear of a new topic later than another, s.
+_GONE_S = 5.0
 #: How long a group's offsets are tried to be written, s.
 _COMMIT_S = 5.0
 
@@ -31,6 +33,7 @@ class Cluster:
         self._admin: Any = None
         self._trouble = ""
         self._ask_s = min(_ASK_S, options.patience_s)
+        self._gone_s = min(_GONE_S, options.patience_s / 2)
 
     def topics(self) -> dict[str, Sequence[int]]:
         """The partitions of all topics that this user may see."""
@@ -64,11 +67,13 @@ class Cluster:
         return [topic for topic, now in self.ids(known).items() if now and now != ids[topic]]
 
     def earliest(self, parts: Iterable[Part]) -> dict[Part, int]:
-        """The first offsets that are there."""
+        """The first offsets that are there, without partitions that are not."""
         return self._offsets({part: _spec().earliest() for part in parts})
 
     def latest(self, parts: Iterable[Part]) -> dict[Part, int]:
-        """The offsets behind the last record; with read_committed behind the last that is decided."""
+        """The offsets behind the last record, without partitions that are not there; with read_committed behind the last
+        record that is decided.
+        """
         return self._offsets({part: _spec().latest() for part in parts})
 
     def at_time(self, parts: Sequence[Part], timestamp_ms: int) -> dict[Part, int]:
@@ -139,15 +144,38 @@ class Cluster:
             IsolationLevel.READ_COMMITTED if self._options.committed_only else IsolationLevel.READ_UNCOMMITTED
         )
 
+        kafka, begun = confluent_kafka(), time.monotonic()
+
         def ask(admin: Any) -> dict[Part, int]:
             futures = admin.list_offsets(
                 {TopicPartition(*part): spec for part, spec in wanted.items()},
                 isolation_level=level,
                 request_timeout=self._ask_s,
             )
-            return {(p.topic, p.partition): int(future.result().offset) for p, future in futures.items()}
+            found, unknown = dict[Part, int](), dict[Part, Exception]()
+            for place, future in futures.items():
+                part = (place.topic, place.partition)
+                try:
+                    found[part] = int(future.result().offset)
+                except kafka.KafkaException as error:
+                    # A client that knows of no leader of any says _NOENT.
+                    if error.args[0].code() not in (
+                        kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+                        kafka.KafkaError._NOENT,
+                    ):
+                        raise
+                    unknown[part] = error
+            if unknown and (
+                time.monotonic() < begun + self._gone_s or self._listed(admin).intersection(unknown)
+            ):
+                raise next(iter(unknown.values()))
+            return found
 
         return self._call(ask) if wanted else {}
+
+    def _listed(self, admin: Any) -> set[Part]:
+        topics = admin.list_topics(timeout=self._ask_s).topics
+        return {(name, number) for name, topic in topics.items() for number in topic.partitions}
 
     def _client(self) -> Any:
         if self._admin is None:

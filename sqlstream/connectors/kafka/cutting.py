@@ -8,8 +8,8 @@ from itertools import pairwise
 from sqlstream.connectors.api import Split
 from sqlstream.connectors.kafka.positions import Offsets, Part, lane
 
-#: A range of fewer records is not worth a task of its own.
-_FEWEST = 20_000
+#: A range of fewer records, or of fewer bytes where those are known, is not worth a task of its own.
+_FEWEST, _FEWEST_BYTES = 20_000, 4 << 20
 
 
 def allotted(waiting: Mapping[Part, int], rows: int | None) -> dict[Part, int]:
@@ -50,22 +50,32 @@ def within_bytes(counts: Mapping[Part, int], sizes: Mapping[Part, float], most: 
     return kept or {min(heavy, key=lambda part: sizes[part]): 1}
 
 
-def pieces(begin: int, end: int, total: int, tasks: int) -> list[tuple[int, int]]:
+def pieces(begin: int, end: int, total: int, tasks: int, size: float = 0.0) -> list[tuple[int, int]]:
     """The ranges that [begin, end) is read in, of an epoch that reads `total` offsets with so many tasks.
+
+    `size` is the bytes per offset, 0 if they are not known.
 
     >>> pieces(10, 100_010, 100_000, 4)
     [(10, 25010), (25010, 50010), (50010, 75010), (75010, 100010)]
     >>> pieces(0, 30_000, 100_000, 4)
     [(0, 30000)]
+    >>> pieces(0, 30, 30, 4, 1e6)
+    [(0, 7), (7, 15), (15, 22), (22, 30)]
     """
     count = end - begin
-    number = max(1, min(round(tasks * count / total), count // _FEWEST))
+    fewest = min(_FEWEST, int(_FEWEST_BYTES / size) + 1) if size else _FEWEST
+    number = max(1, min(round(tasks * count / total), count // fewest))
     bounds = [begin + count * i // number for i in range(number + 1)]
     return list(pairwise(bounds))
 
 
-def splits_of(table: str, start: Offsets, counts: Mapping[Part, int], tasks: int) -> tuple[Split, ...]:
-    """The splits of an epoch that reads `counts` offsets of each partition, from `start` on, with so many tasks."""
+def splits_of(
+    table: str, start: Offsets, counts: Mapping[Part, int], tasks: int, sizes: Mapping[Part, float]
+) -> tuple[Split, ...]:
+    """The splits of an epoch that reads `counts` offsets of each partition, from `start` on, with so many tasks.
+
+    `sizes` are the bytes per offset of the partitions where they are known.
+    """
     total = sum(counts.values())
     return tuple(
         Split(
@@ -75,5 +85,5 @@ def splits_of(table: str, start: Offsets, counts: Mapping[Part, int], tasks: int
             lane=lane(part),
         )
         for part, count in sorted(counts.items())
-        for begin, end in pieces(start[part], start[part] + count, total, max(tasks, 1))
+        for begin, end in pieces(start[part], start[part] + count, total, max(tasks, 1), sizes.get(part, 0.0))
     )

@@ -8,8 +8,9 @@ from dataclasses import replace
 from sqlstream.connectors.api import Limits, Position, SourcePlan, Split
 from sqlstream.connectors.capabilities import Confirming
 from sqlstream.connectors.kafka.cluster import Cluster
-from sqlstream.connectors.kafka.cutting import allotted, splits_of
+from sqlstream.connectors.kafka.cutting import splits_of
 from sqlstream.connectors.kafka.positions import KafkaPosition, lane
+from sqlstream.connectors.kafka.record_sizes import RecordSizes
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _MOST_NAMED = 10
@@ -22,8 +23,10 @@ class KafkaHistory(Confirming):
     does not matter, as only the last record of each key does).
     """
 
-    def __init__(self, table: str, cluster: Cluster, end: KafkaPosition, *, compacted_too: bool) -> None:
-        self._table, self._cluster, self._end = table, cluster, end
+    def __init__(
+        self, table: str, cluster: Cluster, sizes: RecordSizes, end: KafkaPosition, *, compacted_too: bool
+    ) -> None:
+        self._table, self._cluster, self._sizes, self._end = table, cluster, sizes, end
         read = [part for part, at in end.next.items() if at > end.start[part]]
         there = {topic: set(numbers) for topic, numbers in cluster.topics().items()}
         absent = [part for part in end.start if part[1] not in there.get(part[0], ())]
@@ -33,7 +36,7 @@ class KafkaHistory(Confirming):
             f"topic '{topic}', partition {number}: read from offset {end.start[topic, number]}, "
             f"there from offset {earliest[topic, number]}"
             for topic, number in sorted(here)
-            if earliest[topic, number] > end.start[topic, number]
+            if earliest.get((topic, number), -1) > end.start[topic, number]
         ]
         gone += [f"topic '{topic}', partition {number}: is not there" for topic, number in sorted(absent)]
         gone += [
@@ -62,8 +65,8 @@ class KafkaHistory(Confirming):
         """The next offsets of each partition within the limits."""
         at = KafkaPosition.from_json(position)
         waiting = {part: end - at.next[part] for part, end in self._end.next.items()}
-        counts = allotted(waiting, limits.rows)
-        splits = splits_of(self._table, at.next, counts, limits.tasks)
+        counts = self._sizes.counts(at.next, waiting, limits)
+        splits = splits_of(self._table, at.next, counts, limits.tasks, self._sizes.known)
         following = {part: offset + counts.get(part, 0) for part, offset in at.next.items()}
         ended = following == dict(self._end.next)
         lanes = tuple(lane(part) for part in sorted(following))

@@ -1,15 +1,19 @@
-"""How many bytes an offset stands for, by a look at the first records: brokers give offsets, and no sizes."""
+"""How many offsets an epoch reads: of limits in bytes by a look at the first records, as brokers give no sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from sqlstream.connectors.api import Limits
 from sqlstream.connectors.kafka.client import consumer_config
+from sqlstream.connectors.kafka.cutting import allotted, within_bytes
 from sqlstream.connectors.kafka.options import KafkaOptions
 from sqlstream.connectors.kafka.positions import Offsets, Part
 
 #: At most so many records are looked at, and so many bytes of them behind the first.
 _MOST_RECORDS, _MOST_BYTES = 200, 1 << 20
+#: Records are not looked at where as many as large as this would fit; brokers take 1 MiB unless they are set otherwise.
+_LARGE = 10 << 20
 #: So many offsets on, a partition is looked at again: its records may be others by then.
 _AGAIN_AFTER = 1_000_000
 
@@ -23,6 +27,21 @@ class RecordSizes:
     def __init__(self, bytes_of: BytesOf) -> None:
         self._bytes = bytes_of
         self._seen: dict[Part, tuple[int, float]] = {}
+
+    def counts(self, start: Offsets, waiting: Mapping[Part, int], limits: Limits) -> dict[Part, int]:
+        """How many offsets to read of each partition, of those that wait behind `start`.
+
+        Raises DiagnosticError as `read_range` does.
+        """
+        counts = allotted(waiting, limits.rows)
+        if limits.bytes is None or sum(counts.values()) * _LARGE <= limits.bytes:
+            return counts
+        return within_bytes(counts, self.of(start, counts), limits.bytes)
+
+    @property
+    def known(self) -> dict[Part, float]:
+        """The bytes per offset of the partitions that were looked at."""
+        return {part: size for part, (_, size) in self._seen.items()}
 
     def of(self, start: Offsets, waiting: Mapping[Part, int]) -> dict[Part, float]:
         """The bytes per offset of the partitions with something `waiting` behind `start`, 0 where nothing was found.

@@ -27,7 +27,7 @@ from sqlstream.connectors.capabilities import (
 )
 from sqlstream.connectors.kafka import losses
 from sqlstream.connectors.kafka.cluster import Cluster
-from sqlstream.connectors.kafka.cutting import allotted, splits_of, within_bytes
+from sqlstream.connectors.kafka.cutting import splits_of
 from sqlstream.connectors.kafka.history import KafkaHistory
 from sqlstream.connectors.kafka.options import KafkaOptions, Where
 from sqlstream.connectors.kafka.positions import KafkaPosition, Part, lane
@@ -112,16 +112,20 @@ class KafkaSource(
         """
         at = self._seen(KafkaPosition.from_json(position))
         ends = self._ends_now(at)
+        if at.next.keys() - ends.keys():
+            self._look(force=True)
+            at = self._seen(at)
+            ends = self._ends_now(at)
         if self._are_others(at):
             at = self._checked(at)
             self._lost = at.lost
             ends = self._ends_now(at)
-        waiting = {part: ends[part] - offset for part, offset in at.next.items() if ends[part] > offset}
-        counts = allotted(waiting, limits.rows)
-        if limits.bytes is not None:
-            counts = within_bytes(counts, self._sizes.of(at.next, counts), limits.bytes)
+        waiting = {
+            part: ends[part] - offset for part, offset in at.next.items() if ends.get(part, 0) > offset
+        }
+        counts = self._sizes.counts(at.next, waiting, limits)
         tasks = self._options.scan_parallelism or limits.tasks
-        splits = splits_of(self._spec.name, at.next, counts, tasks)
+        splits = splits_of(self._spec.name, at.next, counts, tasks, self._sizes.known)
         if splits:
             self._busy_at = self._clock()
         following = {part: offset + counts.get(part, 0) for part, offset in at.next.items()}
@@ -141,7 +145,7 @@ class KafkaSource(
     def until(self, position: Position) -> KafkaHistory:
         """The same offsets once more. Raises DiagnosticError (DAT008) if some are gone, or may be by compaction."""
         at = KafkaPosition.from_json(position)
-        return KafkaHistory(self._spec.name, self._cluster, at, compacted_too=self._upserts)
+        return KafkaHistory(self._spec.name, self._cluster, self._sizes, at, compacted_too=self._upserts)
 
     def committed(self, position: Position) -> None:
         """Write down the offsets of the group, if the table has one."""

@@ -16,6 +16,8 @@ from sqlstream.storage.manifest import RowsCap
 FIRST_ROWS = 500_000
 LEAST_ROWS = 1_000
 MOST_ROWS = 50_000_000
+#: A task reads records of so small a part of its memory: they are there as bytes, as columns, and as what is made of them.
+PART_OF_MEMORY = 8
 DEFAULT_TARGET_S = 2.0
 #: An epoch of so few rows is not planned smaller.
 FEWEST_ROWS = 64
@@ -132,8 +134,11 @@ class Admission:
         groups: Collection[frozenset[str]] = (),
         *,
         ends: bool = False,
+        most_bytes: int | None = None,
     ) -> dict[str, Limits]:
         """What each source may plan, given how many rows roughly wait in each (None: unknown).
+
+        `most_bytes` is what memory allows an epoch to read; sources share it as they share the rows.
 
         Where nothing comes after what waits (`ends`), a last epoch has up to twice the rows: a small one behind it would
         cost more than it saves.
@@ -147,6 +152,9 @@ class Admission:
         (75, 25)
         >>> Admission(rows=100).share({"a": 150}, 4, ends=True)["a"].rows
         200
+        >>> limits = Admission(fixed_rows=100).share({"a": 3_000, "b": 1_000}, 4, most_bytes=1_000_000)
+        >>> limits["a"].bytes, limits["b"].bytes
+        (750000, 250000)
         """
         if not waiting:
             return {}
@@ -165,9 +173,12 @@ class Admission:
             if len(going) > 1:
                 shares |= aligned(sum(shares[name] for name in going), going, waiting)
         about = self.fixed_rows is None
+        rows = {name: max(part, 1) for name, part in shares.items()}
+        together = sum(rows.values())
+        bytes_ = {name: most_bytes and max(most_bytes * part // together, 1) for name, part in rows.items()}
         return {
-            name: Limits(rows=max(part, 1), files=self.files, tasks=tasks, about=about)
-            for name, part in shares.items()
+            name: Limits(rows=part, files=self.files, bytes=bytes_[name], tasks=tasks, about=about)
+            for name, part in rows.items()
         }
 
 

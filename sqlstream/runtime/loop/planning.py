@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlstream.connectors.api import SourcePlan
 from sqlstream.connectors.capabilities import Awaited, LeavingOut, Polled, StartingOnce
 from sqlstream.runtime.loop import watermarks
-from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
+from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, PART_OF_MEMORY, SMALLER, Pace
 from sqlstream.runtime.loop.dimensions import Dimensions
 from sqlstream.runtime.loop.drained import read_after_drain
 from sqlstream.runtime.loop.epoch import Epoch
@@ -26,6 +26,7 @@ from sqlstream.storage.manifest import (
     RunInfo,
     SourceState,
 )
+from sqlstream_operators.duck.session import default_memory_limit
 from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks, clock_watermark
@@ -73,6 +74,7 @@ class EpochPlanner:
         self._clock = clock
         self._wall_clock = wall_clock
         self._admission = settings.admission
+        self._task_memory = self._plan.options.task_memory_bytes or default_memory_limit()
         self.dimensions = Dimensions(self._plan.dimensions, program.dimensions, store, clock)
         self._groups = watermarks.source_groups(self._plan)
         self.window_ends = watermarks.window_ends(self._plan)
@@ -103,8 +105,14 @@ class EpochPlanner:
             for name, source in self._program.sources.items()
             if name not in finished
         }
+        tasks = self._settings.tasks()
         limits = self._admission.share(
-            waiting, self._settings.tasks(), self._paces, self._groups, ends=self.all_bounded
+            waiting,
+            tasks,
+            self._paces,
+            self._groups,
+            ends=self.all_bounded,
+            most_bytes=tasks * self._task_memory // PART_OF_MEMORY,
         )
         plans = {
             name: self._program.sources[name].plan(self._state.sources[name].position, limit)

@@ -144,6 +144,40 @@ def test_a_topic_of_a_pattern_that_comes_again(topics: Topics, duck: DuckSession
     assert sorted(row[1] for row in reading.epoch(at).rows) == [1]
 
 
+def test_a_topic_of_a_pattern_that_is_gone_before_it_looks_for_topics(
+    topics: Topics, duck: DuckSession, tmp_path: Path
+) -> None:
+    """It goes on with the others at once; a process that begins there, too."""
+    clock = Clock()
+    prefix = topics.create()
+    topics.create(name=f"{prefix}-b")
+    topics.produce(prefix, values([1]))
+    topics.produce(f"{prefix}-b", values([2, 3]))
+    reading = at_work(topics, f"{prefix}.*", tmp_path, duck, clock)
+    epoch = reading.epoch(reading.source.initial_position())
+    topics.delete(prefix)
+    topics.produce(f"{prefix}-b", values([5]))
+    for one in (reading, at_work(topics, f"{prefix}.*", tmp_path, duck, clock)):
+        clock.now += 0.1
+        assert one.source.lag(epoch.after) in (1, 0), "as far as it was seen"
+        following = one.epoch(epoch.after)
+        assert [row[1] for row in following.rows] == [5]
+        assert not one.epoch(following.after).rows
+
+
+def test_a_topic_that_is_gone_is_told_by_its_name(topics: Topics, duck: DuckSession, tmp_path: Path) -> None:
+    """And not that the brokers can't be reached."""
+    topic = topics.create()
+    topics.produce(topic, values([1]))
+    clock = Clock()
+    reading = at_work(topics, topic, tmp_path, duck, clock)
+    epoch = reading.epoch(reading.source.initial_position())
+    topics.delete(topic)
+    clock.now += 0.1
+    with pytest.raises(DiagnosticError, match=f"DAT004.*{topic}"):
+        reading.epoch(epoch.after)
+
+
 def test_a_log_that_was_cut_off(duck: DuckSession, tmp_path: Path) -> None:
     """As behind an unclean election of a leader: the topic is the same, and its last records are not there."""
     broker = new_broker()
