@@ -23,6 +23,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion
 from tests.examples import examples
+from tests.numbered_times import without_nanoseconds
 from tests.operators.arrow_strategies import any_types, columns
 
 Layout = tuple[int, int]
@@ -93,7 +94,7 @@ class State:
         for store in self.stores(self.layout, executor):
             with store:
                 for name, rows in found.items():
-                    rows += map(repr, store.scan_all(name).to_pylist())
+                    rows += map(repr, without_nanoseconds(store.scan_all(name)).to_pylist())
         return {name: sorted(rows) for name, rows in found.items()}
 
 
