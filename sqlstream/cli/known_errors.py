@@ -42,13 +42,14 @@ def known(error: Exception) -> Diagnostic | None:
         return Diagnostic(
             "PRJ006",
             str(error),
-            help="give a path, or a URI that begins with file:///, s3://, gs://, abfs:// or hdfs://",
+            help="give a path, or a URI that begins with file:///, s3://, gs://, az:// or abfss://",
         )
     if isinstance(error, MachineError):
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")
     if isinstance(error, OSError) and error.errno in _DISK:
         return Diagnostic("ENV005", f"a file can't be read or written: {machine_trouble(error)}")
-    if type(error) is OSError and error.errno is None:  # so pyarrow says what an object store refuses
+    known = isinstance(error, FileNotFoundError | FileExistsError)
+    if isinstance(error, OSError) and error.errno is None and not known:  # what an object store refuses
         return Diagnostic(
             "ENV005",
             f"a file can't be read or written: {(str(error).strip() or 'no reason is given').splitlines()[0]}",

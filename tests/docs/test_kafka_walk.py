@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.connectors.kafka.broker import Broker, classpath, java, run_broker
+from tests.connectors.kafka.broker import POM, Broker, run_broker
+from tests.jars import classpath, java
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kafka.md"
@@ -35,7 +36,10 @@ def _tools(folder: Path) -> Path:
     """A folder for PATH with `sqlstream` of this checkout and Kafka's tools."""
     bin_ = folder / "bin"
     bin_.mkdir()
-    commands = {name: f'"{java()}" -cp "{classpath()}" {main} "$@"' for name, main in _TOOLS.items()}
+    commands = {
+        name: f'"{java()}" -cp "{classpath(POM, "Kafka broker")}" {main} "$@"'
+        for name, main in _TOOLS.items()
+    }
     commands["python"] = f'"{sys.executable}" "$@"'
     commands["python"] = f'"{sys.executable}" "$@"'
     commands["sqlstream"] = f'"{sys.executable}" -m sqlstream "$@"'

@@ -1,15 +1,12 @@
-"""Immutable files under one URI, on any file system that pyarrow knows: local, s3://, gs://, hdfs://.
+"""Immutable files under one path or URI: on a local file system, or in an object store (`object_files`).
 
 Durability and atomicity:
 
 - Local: `put` writes a temporary file beside the target, calls fsync on it, renames it over the target and calls
   fsync on the directory, so after a crash of the machine a name has either all of its bytes or does not
   exist. `put_exclusive` links the temporary file to its name, which the kernel does for one writer only.
-- Object stores: an object appears when its upload is complete, and is durable then. They have no exclusive
-  create through pyarrow, so `put_exclusive` is emulated: refuse if the name exists, write, wait
-  `settle_seconds`, and read back; whoever does not find its own bytes has lost. Two writers can both win
-  only if one of them took longer than the wait between its look and its write, or if they write the same
-  bytes; the runtime's manifests hold a run id, so the second never happens.
+- Object stores: an object appears when its upload is complete, and is durable then; `put_exclusive` is the store's own
+  conditional write.
 """
 
 from __future__ import annotations
@@ -25,12 +22,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import fs
 
-from sqlstream_operators.errors import MachineError, StorePlaceError
+from sqlstream_operators.errors import StorePlaceError
+from sqlstream_operators.state.object_files import ObjectFiles
 from sqlstream_operators.state.places import below
 
 _TEMPORARY = ".tmp-"
@@ -38,30 +36,26 @@ _ABANDONED_S = 3600
 
 
 class CheckpointStore:
-    """Files by name (relative, `/`-separated) under `uri`, a local path or a URI that pyarrow.fs can open.
+    """Files by name (relative, `/`-separated) under `uri`, a local path or the URI of an object store.
 
-    Raises StorePlaceError for a URI of no file system that there is, MachineError if it can't be reached.
+    Raises StorePlaceError for a URI of no store that there is.
     With `sync=False` local files are not fsynced: for tests, and scratch that may be lost with the machine.
     """
 
-    def __init__(self, uri: str | Path, *, sync: bool = True, settle_seconds: float = 1.0) -> None:
+    def __init__(self, uri: str | Path, *, sync: bool = True) -> None:
         self.uri = str(uri)
         self.sync = sync
-        self.settle_seconds = settle_seconds
         if not self.uri or "\0" in self.uri:
             raise StorePlaceError(f"{self.uri!r} is no path")
-        self._local = Path(self.uri).absolute() if "://" not in self.uri else None
-        if self._local is None:
-            self._fs, self._root = _opened(self.uri)
-            if self.uri.startswith("file://"):
-                self._local = Path(self._root)
+        self._local = local_path(self.uri)
+        self._objects = ObjectFiles(self.uri) if self._local is None else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.uri, self.sync, self.settle_seconds)
+        return _reopen, (self.uri, self.sync)
 
     def below(self, folder: str) -> CheckpointStore:
         """A folder of this store as a store of its own."""
-        return CheckpointStore(below(self.uri, folder), sync=self.sync, settle_seconds=self.settle_seconds)
+        return CheckpointStore(below(self.uri, folder), sync=self.sync)
 
     @property
     def is_local(self) -> bool:
@@ -79,14 +73,7 @@ class CheckpointStore:
                 staged.replace(target)
             self._sync_directory(target.parent)
             return
-        if isinstance(content, bytes):
-            with self._upload(name) as out:
-                out.write(content)
-            return
-        # Closing a stream gives what was written its name: a file that is not there must not begin one.
-        with content.open("rb") as source, self._upload(name) as out:
-            while chunk := source.read(8 << 20):
-                out.write(chunk)
+        self._remote.put(name, content)
 
     def put_exclusive(self, name: str, content: bytes) -> None:
         """Write a file that must not exist; raises FileExistsError if another writer was first."""
@@ -100,21 +87,13 @@ class CheckpointStore:
                         raise
             self._sync_directory(target.parent)
             return
-        if self.exists(name):
-            raise FileExistsError(self.path(name))
-        with self._upload(name) as out:
-            out.write(content)
-        time.sleep(self.settle_seconds)
-        if self.get(name) != content:
-            raise FileExistsError(self.path(name))
+        self._remote.create(name, content)
 
     def get(self, name: str) -> bytes:
         """The bytes of a file; raises FileNotFoundError."""
         if self._local is not None:
             return (self._local / name).read_bytes()
-        with self._fs.open_input_stream(self._path(name), compression=None) as source:
-            content: bytes = source.read()
-            return content
+        return self._remote.get(name)
 
     def open(self, name: str) -> pa.NativeFile:
         """A file to read from its beginning on, local ones mapped into memory; raises FileNotFoundError."""
@@ -123,19 +102,14 @@ class CheckpointStore:
 
             path = self._local / name
             return pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"")
-        return self._fs.open_input_stream(self._path(name), compression=None)
+        return self._remote.open(name)
 
     def download(self, name: str, target: Path) -> None:
         """Copy a file to a local path; raises FileNotFoundError."""
         if self._local is not None:
             shutil.copyfile(self._local / name, target)
             return
-        with (
-            self._fs.open_input_stream(self._path(name), compression=None) as source,
-            target.open("wb") as out,
-        ):
-            while chunk := source.read(8 << 20):
-                out.write(chunk)
+        self._remote.download(name, target)
 
     def link(self, name: str, target: Path) -> None:
         """Make a local path hold a file of a local store without reading it; raises FileNotFoundError.
@@ -200,23 +174,14 @@ class CheckpointStore:
             except (FileNotFoundError, NotADirectoryError):
                 return None
             return found.st_size if stat.S_ISREG(found.st_mode) else None
-        info = self._fs.get_file_info(self._path(name))
-        return info.size if info.is_file else None
+        return self._remote.size(name)
 
     def list(self, prefix: str = "") -> list[str]:
         """The names of all files in the folder `prefix` and below it, sorted; [] if there is none."""
+        prefix = prefix.strip("/")
         if self._local is not None:
-            prefix = prefix.strip("/")
             return sorted(_files_below(self._local / prefix, f"{prefix}/" if prefix else ""))
-        from pyarrow import fs
-
-        selector = fs.FileSelector(self._path(prefix), recursive=True, allow_not_found=True)
-        start = len(self._root.rstrip("/")) + 1
-        return sorted(
-            info.path[start:]
-            for info in self._fs.get_file_info(selector)
-            if info.is_file and _TEMPORARY not in info.base_name
-        )
+        return self._remote.list(prefix)
 
     def sweep_temporary(self) -> None:
         """Delete what writers that were killed have left behind; for a time when nobody but the caller writes.
@@ -232,17 +197,16 @@ class CheckpointStore:
 
     def delete(self, name: str) -> None:
         """Delete a file; it is no error if it does not exist."""
+        if self._local is None:
+            self._remote.delete(name)
+            return
         with contextlib.suppress(FileNotFoundError):
-            if self._local is not None:
-                (self._local / name).unlink()
-            else:
-                self._fs.delete_file(self._path(name))
+            (self._local / name).unlink()
 
     def move(self, name: str, target: str) -> None:
         """Give a file another name, over one of that name; it is no error if it does not exist."""
         if self._local is None:
-            if self.exists(name):
-                self._fs.move(self._path(name), self._path(target))
+            self._remote.move(name, target)
             return
         new = self._local / target
         new.parent.mkdir(parents=True, exist_ok=True)
@@ -250,14 +214,10 @@ class CheckpointStore:
             (self._local / name).replace(new)
             self._sync_directory(new.parent)
 
-    def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}".rstrip("/")
-
-    def _upload(self, name: str) -> pa.NativeFile:
-        path = self._path(name)
-        if self._fs.type_name not in ("s3", "gcs", "abfs"):
-            self._fs.create_dir(path.rsplit("/", 1)[0], recursive=True)
-        return self._fs.open_output_stream(path, compression=None)
+    @property
+    def _remote(self) -> ObjectFiles:
+        assert self._objects is not None
+        return self._objects
 
     @contextlib.contextmanager
     def _staged(self, name: str, content: bytes | Path) -> Iterator[tuple[Path, Path]]:
@@ -309,22 +269,8 @@ def local_path(uri: str) -> Path | None:
     if "\0" in uri or not uri:
         return None
     if uri.startswith("file:///"):
-        return Path(uri.removeprefix("file://"))
+        return Path(unquote(uri.removeprefix("file://")))
     return None if "://" in uri else Path(uri).absolute()
-
-
-def _opened(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI and the path in it. Raises StorePlaceError and MachineError."""
-    # For URIs only: importing it takes longer than a look at a local state.
-    from pyarrow import fs
-
-    try:
-        filesystem, root = fs.FileSystem.from_uri(uri)
-    except ValueError as error:
-        raise StorePlaceError(f"{uri} can't be opened: {error}") from None
-    except OSError as error:
-        raise MachineError(f"{uri} can't be reached: {error}") from None
-    return filesystem, root
 
 
 def _is_one_file(one: Path, other: Path) -> bool:
@@ -347,5 +293,5 @@ def _files_below(folder: Path, prefix: str) -> Iterator[str]:
         return
 
 
-def _reopen(uri: str, sync: bool, settle_seconds: float) -> CheckpointStore:
-    return CheckpointStore(uri, sync=sync, settle_seconds=settle_seconds)
+def _reopen(uri: str, sync: bool) -> CheckpointStore:
+    return CheckpointStore(uri, sync=sync)

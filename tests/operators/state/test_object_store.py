@@ -5,33 +5,30 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from pyarrow import fs
+from obstore.store import LocalStore
 
+from sqlstream_operators.state import object_files
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URI of a bucket, which is a folder here: everything goes through pyarrow, and nothing is known to be local."""
+    """The URI of a bucket, which is a folder here; a real server has tests/object_stores."""
 
-    class FileSystem:
-        @staticmethod
-        def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
-            found = urlsplit(uri)
-            assert (found.scheme, found.query) == ("bucket", "region=x")
-            return fs.LocalFileSystem(), f"{tmp_path}/{found.netloc}{found.path}"
+    def opened(uri: str) -> LocalStore:
+        found = urlsplit(uri)
+        assert (found.scheme, found.query) == ("bucket", "region=x")
+        return LocalStore(f"{tmp_path}/{found.netloc}{found.path}", mkdir=True)
 
-    monkeypatch.setattr(fs, "FileSystem", FileSystem)
+    monkeypatch.setattr(object_files, "opened", opened)
     return "bucket://remote/one?region=x"
 
 
-def remote(uri: str) -> CheckpointStore:
-    return CheckpointStore(uri, settle_seconds=0)
+remote = CheckpointStore
 
 
 def test_files_of_a_bucket(tmp_path: Path, bucket: str) -> None:
@@ -59,7 +56,7 @@ def test_files_of_a_bucket(tmp_path: Path, bucket: str) -> None:
     again.download("x/y.bin", local)  # over what there is
     assert local.read_bytes() == b"22"
     below = store.below("x")
-    assert (below.list(), below.get("y.bin"), below.settle_seconds) == (["y.bin"], b"22", 0)
+    assert (below.list(), below.get("y.bin")) == (["y.bin"], b"22")
     store.sweep_temporary()
     with pytest.raises(ValueError, match="is not local"):
         store.link("z", tmp_path / "linked")
@@ -74,29 +71,12 @@ def test_files_of_a_bucket(tmp_path: Path, bucket: str) -> None:
             missing("z")
 
 
-def test_of_two_that_write_one_name_in_a_bucket_one_has_written_it(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They look, write, wait and read back: whoever finds the other's bytes has lost."""
-    store, waited = CheckpointStore(bucket, settle_seconds=0.7), []
-
-    def sleeps(then: Callable[[], None]) -> None:
-        def sleep(seconds: float) -> None:
-            waited.append(seconds)
-            then()
-
-        monkeypatch.setattr(time, "sleep", sleep)
-
-    sleeps(lambda: None)
-    store.put_exclusive("m/1", b"mine")
-    assert (store.get("m/1"), waited) == (b"mine", [0.7])
+def test_of_two_that_create_one_name_in_a_bucket_one_does(bucket: str) -> None:
+    one, other = remote(bucket), remote(bucket)
+    one.put_exclusive("m/1", b"mine")
     with pytest.raises(FileExistsError):
-        store.put_exclusive("m/1", b"again")
-    assert (store.get("m/1"), waited) == (b"mine", [0.7])
-    sleeps(lambda: store.put("m/2", b"other"))
-    with pytest.raises(FileExistsError):
-        store.put_exclusive("m/2", b"mine")
-    assert store.get("m/2") == b"other"
+        other.put_exclusive("m/1", b"again")
+    assert (other.get("m/1"), other.list()) == (b"mine", ["m/1"])
 
 
 @pytest.mark.parametrize("source", ["local", "remote"])
