@@ -93,7 +93,7 @@ def main(
         result = run_pipeline(
             RunRequest(
                 replace(plan, options=options),
-                state_dir=folder / "state",
+                state_dir=os.environ.get("STATE_DIR", folder / "state"),
                 secrets=planned.secrets,
                 local_dir=folder / "cache",
                 base_dir=folder,

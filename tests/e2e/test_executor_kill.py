@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_kill import QUERIES, _data, start
+from tests.e2e.test_kill import QUERIES, data, start
 from tests.properties.referee import Pipeline, assert_same
 
 
@@ -45,7 +45,7 @@ def _executors(driver: int) -> list[int]:
 def test_an_executor_is_killed_under_way(tmp_path: Path) -> None:
     if not Path("/proc").is_dir():
         pytest.skip("finds executors through /proc")
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(11), 1500, 3), delay=5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(11), 1500, 3), delay=5)
     driver = start(pipeline.folder, 250, 2, "local-cluster[2,1,1024]")
     assert driver.stdout is not None
     for _ in range(4):

@@ -26,7 +26,8 @@ QUERIES = (
 )
 
 
-def _data(rng: random.Random, rows: int, files: int) -> list[list[dict[str, Any]]]:
+def data(rng: random.Random, rows: int, files: int) -> list[list[dict[str, Any]]]:
+    """Rows for `t` in so many files, each up to three seconds out of order."""
     start = datetime(2024, 1, 1)
     made: list[list[dict[str, Any]]] = [[] for _ in range(files)]
     for number in range(rows):
@@ -75,7 +76,7 @@ def _same(pipeline: Pipeline) -> None:
 @pytest.mark.kill
 def test_kills_at_each_point_of_an_epoch(tmp_path: Path) -> None:
     """Also with another number of shards after it, so that the epoch that was begun is given up, and killed there."""
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(3), 2400, 3), delay=5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(3), 2400, 3), delay=5)
     with Killer.running(tmp_path) as killer:
         for occurrence in (1, 3):
             for shards, point in enumerate(POINTS):
@@ -90,7 +91,7 @@ def test_kills_at_each_point_of_an_epoch(tmp_path: Path) -> None:
 def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
     """Twelve kills at calls in our code, spread evenly over what two epochs and the start of a run make."""
     rng = random.Random(20240101)
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(rng, 1800, 3), delay=5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1800, 3), delay=5)
     with Killer.running(tmp_path) as killer:
         first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True))
         assert first.killed, first.errors
@@ -104,7 +105,7 @@ def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_kills_of_a_driver_with_spark(tmp_path: Path) -> None:
     """While tasks run, and between the manifest and the sinks; then it goes on with small epochs in its own process."""
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(7), 2100, 3), delay=5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(7), 2100, 3), delay=5)
     for at in ("planned 3 0.1", "published 2"):
         killed(start(pipeline.folder, 300, 2, "local[2]", environment={"KILL_AT": at}))
     driver = start(pipeline.folder, 300, 2, "local[2]", single_task_rows=300)
@@ -115,7 +116,7 @@ def test_kills_of_a_driver_with_spark(tmp_path: Path) -> None:
 
 @pytest.mark.kill
 def test_two_drivers_on_one_state_directory(tmp_path: Path) -> None:
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(3), 1800, 3), delay=5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(3), 1800, 3), delay=5)
     first = start(pipeline.folder, 60, 2)
     assert first.stdout is not None
     first.stdout.readline()

@@ -1,0 +1,90 @@
+"""Drivers that are killed at any step, with their state on an S3 server, which goes away, too; and two at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.killing import POINTS, Killer, Order, steps_within
+from tests.e2e.test_kill import QUERIES, data, start
+from tests.object_stores.faulty_proxy import Fault, proxy_of
+from tests.object_stores.s3_server import S3Server, run_server
+from tests.properties.referee import Pipeline, assert_same
+
+pytestmark = pytest.mark.kill
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    yield from run_server()
+
+
+def same(pipeline: Pipeline) -> None:
+    for sink in (1, 2):
+        assert_same(pipeline.output(sink), pipeline.expected(sink))
+
+
+def test_kills_at_points_and_steps(server: S3Server, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1000, 3), delay=5)
+    where = {"STATE_DIR": server.uri("kills")}
+    with Killer.running(tmp_path) as killer:
+        for shards, point in enumerate(POINTS):
+            killer.kill(Order(str(pipeline.folder), 60, 1 + shards % 3, point, 2, environment=where))
+        first = killer.run(
+            Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True, environment=where)
+        )
+        assert first.killed, first.errors
+        for step in steps_within(rng, first.steps, 5):
+            killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step, environment=where))
+        killer.finish(Order(str(pipeline.folder), 60, 2, environment=where))
+    same(pipeline)
+
+
+def test_a_store_that_fails_now_and_then_and_is_away_for_a_while(server: S3Server, tmp_path: Path) -> None:
+    """Every seventh request is answered with 503, reset, or lost; for three seconds there is no server at all."""
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(6), 700, 3), delay=5)
+    lock, count = threading.Lock(), 0
+
+    def choose(method: str, path: str, before: int) -> Fault:
+        nonlocal count
+        with lock:
+            count += 1
+            if count % 7:
+                return Fault.NONE
+            return (Fault.BUSY, Fault.RESET, Fault.LOST)[count // 7 % 3]
+
+    with proxy_of(server) as proxy:
+        proxy.choose = choose
+        where = {"STATE_DIR": server.uri("fails", port=proxy.port)}
+        driver = start(pipeline.folder, 60, 2, environment=where)
+        assert driver.stdout is not None
+        for line in driver.stdout:
+            if line.startswith("epoch 4"):
+                server.kill()
+                time.sleep(3)
+                server.start()
+        assert driver.wait(60) == 0, driver.stderr.read() if driver.stderr else ""
+        assert count > 100
+    same(pipeline)
+
+
+def test_two_drivers_on_one_state_directory(server: S3Server, tmp_path: Path) -> None:
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(3), 700, 3), delay=5)
+    where = {"STATE_DIR": server.uri("two")}
+    first = start(pipeline.folder, 60, 2, environment=where)
+    assert first.stdout is not None
+    first.stdout.readline()
+    first.stdout.readline()  # its first epoch is committed
+    _, refusal = (second := start(pipeline.folder, 60, 2, environment=where)).communicate(timeout=120)
+    assert second.returncode == 4, refusal
+    assert "error[STA" in refusal
+    assert "tests-secret" not in refusal
+    _, errors = first.communicate(timeout=300)
+    assert first.returncode == 0, errors
+    same(pipeline)
