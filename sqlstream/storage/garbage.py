@@ -8,7 +8,7 @@ before that, a paused driver could still publish a manifest that names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sqlstream.storage import backfills
 from sqlstream.storage.journal import Journal, manifest_name, physical_plan_name, plan_name, sql_name
@@ -79,10 +79,7 @@ class GarbageCollector:
         candidates: set[str] = set()
         for epoch in dropped:
             candidates |= {*self._kept.pop(epoch), manifest_name(epoch), plan_name(epoch)}
-        needed = self._needed(pinned)
-        # The manifest goes first: one that is there names only files that are there.
-        for name in sorted(candidates - needed, key=lambda name: (not name.startswith("epochs/"), name)):
-            self._store.delete(name)
+        self._delete(candidates - self._needed(pinned))
 
     def sweep(self) -> None:
         """List everything and delete what is not needed; for the start, when no epoch is under way."""
@@ -108,9 +105,13 @@ class GarbageCollector:
         folders = (self._state_folder, staged_rows.FOLDER, dimension_copies.FOLDER, "plans")
         found = [*old, *(name for folder in folders for name in self._store.list(folder))]
         found += backfills.unwanted(self._store, end)
-        for name in found:
-            if name not in needed:
-                self._store.delete(name)
+        self._delete(set(found) - needed)
+
+    def _delete(self, names: Collection[str]) -> None:
+        """The manifests go first: one that is there names only files that are there."""
+        first = {name for name in names if name.startswith("epochs/")}
+        self._store.delete_all(sorted(first))
+        self._store.delete_all(sorted(set(names) - first))
 
     def _pinned(self) -> frozenset[str] | None:
         """What a user holds on to; None if that can't be read, and then nothing may be collected."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlstream.storage.checked_json import DamagedFileError
@@ -182,9 +182,3 @@ class Journal:
         if digest_of(content) != digest:
             raise damaged(DamagedFileError(name, "has another content than its name says"), self.store)
         return content
-
-    def forget(self, epochs: Iterable[int]) -> None:
-        """Delete plans and manifests of epochs that are not needed any more, oldest first."""
-        for epoch in sorted(epochs):
-            self.store.delete(plan_name(epoch))
-            self.store.delete(manifest_name(epoch))

@@ -172,6 +172,18 @@ def test_requests_are_repeated(server: S3Server, tmp_path: Path, fault: Fault) -
         assert store.list() == ["two"]
 
 
+def test_many_files_are_deleted_with_a_request(server: S3Server) -> None:
+    with proxy_of(server) as proxy:
+        store = CheckpointStore(server.uri("many", port=proxy.port))
+        for number in range(30):
+            store.put(f"f/{number}", b"1")
+        proxy.requests.clear()
+        store.delete_all([f"f/{number}" for number in range(1, 40)])
+        store.delete_all([])
+        assert proxy.requests == {"POST": 1}
+        assert store.list() == ["f/0"]
+
+
 def test_a_server_that_stays_busy_is_an_error_after_a_while(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -202,6 +202,14 @@ class CheckpointStore:
             return
         with contextlib.suppress(FileNotFoundError):
             (self._local / name).unlink()
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Delete files in no order, in an object store many with a request; it is no error if some do not exist."""
+        if self._local is None:
+            self._remote.delete_all(list(names))
+            return
+        for name in names:
+            self.delete(name)
 
     def move(self, name: str, target: str) -> None:
         """Give a file another name, over one of that name; it is no error if it does not exist."""

@@ -17,7 +17,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -146,6 +146,18 @@ class ObjectFiles:
 
         with contextlib.suppress(FileNotFoundError):
             self._asked(name, lambda: obstore.delete(self._store, name))
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Delete objects, a thousand with a request where the store can do that; it is no error if some are not there."""
+        import obstore
+
+        if not names:
+            return
+        try:
+            self._asked(names[0], lambda: obstore.delete(self._store, names))
+        except FileNotFoundError:  # so some stores say of one of them, and which others are left is not known
+            for name in names:
+                self.delete(name)
 
     def move(self, name: str, target: str) -> None:
         """Give an object another name, over one of that name; it is no error if there is none."""

@@ -66,6 +66,10 @@ def test_files_of_a_bucket(tmp_path: Path, bucket: str) -> None:
     for _ in range(2):
         store.delete("x/y.bin")
         assert store.list() == []
+    for number in range(3):
+        store.put(f"f/{number}", b"1")
+    store.delete_all(["f/0", "f/nope", "f/2"])
+    assert store.list() == ["f/1"]
     for missing in (store.get, store.open):
         with pytest.raises(FileNotFoundError):
             missing("z")
