@@ -14,7 +14,6 @@ import pytest
 from sqlstream_operators.errors import StorePlaceError
 from sqlstream_operators.state import object_files
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.state.object_files import ObjectFiles
 from tests.object_stores.faulty_proxy import Fault, proxy_of
 from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
 
@@ -213,13 +212,3 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(server: S3Server) 
     server.start()
     thread.join(60)
     assert got == [b"1"]
-
-
-def test_listing_leaves_out_marks_of_folders(server: S3Server) -> None:
-    """Consoles and other tools make an empty object for a folder."""
-    store = CheckpointStore(server.uri("marks"))
-    files = ObjectFiles(server.uri("marks"))
-    store.put("a/b", b"1")
-    store.put("empty", b"")
-    (server.folder / "data/tests/marks/a").mkdir(exist_ok=True)
-    assert files.list("") == store.list() == ["a/b", "empty"]

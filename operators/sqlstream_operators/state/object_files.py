@@ -47,6 +47,8 @@ _SCHEMES = {
 #: How long a request is repeated that a store does not answer, or answers with "later" (HTTP 429, 500, 503), and the
 #: longest pause before it is, s.
 _RETRY_S, _PAUSE_S = 60, 5
+#: What the names begin with of objects that are created to see whether the store keeps a second one from being created.
+_TRIED = ".exclusive-"
 #: Bytes of a part of a download.
 _PART = 8 << 20
 #: What the AWS command line keeps its profiles in, and what other sources of credentials are found by.
@@ -135,10 +137,7 @@ class ObjectFiles:
             parts = obstore.list(self._store, prefix or None)
             return {str(one["path"]): int(one["size"]) for part in parts for one in part}
 
-        found = self._asked(prefix, ask)
-        # Other tools mark a folder by an empty object with its name.
-        folders = {name.rpartition("/")[0] for name in found}
-        return sorted(name for name, size in found.items() if size or name not in folders)
+        return _files(self._asked(prefix, ask), prefix)
 
     def delete(self, name: str) -> None:
         """Delete an object; it is no error if there is none."""
@@ -172,7 +171,7 @@ class ObjectFiles:
 
         if self._creates:
             return
-        name = f".exclusive-{uuid.uuid4().hex}"
+        name = f"{_TRIED}{uuid.uuid4().hex}"
 
         def ask(content: bytes) -> bool:
             try:
@@ -288,9 +287,11 @@ def opened(uri: str) -> ObjectStore:
     from obstore import exceptions
     from obstore.store import from_url
 
-    host = found.netloc.rpartition("@")[2]
+    # Of Azure's URIs the container stands there.
+    login = _login(found.netloc) if kind == "s3" else None
+    host = found.netloc if login is None else found.netloc.rpartition("@")[2]
     try:
-        config = _config(kind, found.username, found.password, dict(parse_qsl(found.query)))
+        config = _config(login, dict(parse_qsl(found.query)))
         plain = config.get("allow_http") == "true" or str(config.get("endpoint", "")).startswith("http://")
         make: Any = from_url  # it is declared for each kind of store
         made: ObjectStore = make(
@@ -316,18 +317,28 @@ def opened(uri: str) -> ObjectStore:
 def shown(uri: str) -> str:
     """A URI for messages: without its options, and without who logs in.
 
-    >>> shown("s3://key:secret@bucket/path?region=x")
-    's3://bucket/path'
+    >>> shown("s3://key:secret@bucket/path?region=x"), shown("abfss://files@account.dfs.core.windows.net/x")
+    ('s3://bucket/path', 'abfss://files@account.dfs.core.windows.net/x')
     """
     scheme, mark, rest = uri.partition("?")[0].partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+    return f"{scheme}{mark}{host if _login(host) is None else host.rpartition('@')[2]}{slash}{path}"
 
 
-def _config(kind: str, user: str | None, password: str | None, options: Mapping[str, str]) -> dict[str, str]:
+def _login(host: str) -> tuple[str, str] | None:
+    """The key and the secret that stand before a bucket.
+
+    >>> _login("key:se%2Fcret@bucket"), _login("bucket")
+    (('key', 'se/cret'), None)
+    """
+    key, colon, secret = host.rpartition("@")[0].partition(":")
+    return (unquote(key), unquote(secret)) if colon else None
+
+
+def _config(login: tuple[str, str] | None, options: Mapping[str, str]) -> dict[str, str]:
     """The options of a URI as `obstore` calls them.
 
-    >>> _config("s3", "key", "secret", {"endpoint_override": "h:9000", "scheme": "http", "region": "x"})
+    >>> _config(("key", "secret"), {"endpoint_override": "h:9000", "scheme": "http", "region": "x"})
     {'endpoint': 'http://h:9000', 'region': 'x', 'access_key_id': 'key', 'secret_access_key': 'secret'}
     """
     config = dict(options)
@@ -335,9 +346,26 @@ def _config(kind: str, user: str | None, password: str | None, options: Mapping[
     if "endpoint_override" in config:
         endpoint = config.pop("endpoint_override")
         config = {"endpoint": endpoint if "://" in endpoint else f"{scheme}://{endpoint}", **config}
-    if kind == "s3" and user is not None:
-        config |= {"access_key_id": unquote(user), "secret_access_key": unquote(password or "")}
+    if login is not None:
+        config |= {"access_key_id": login[0], "secret_access_key": login[1]}
     return config
+
+
+def _files(sizes: Mapping[str, int], folder: str) -> list[str]:
+    """The names of files among those of objects, sorted: an empty object with a folder's name is other tools' mark of it.
+
+    >>> _files({"": 0, "a": 0, "a/b": 0, "a/b/c": 0, "d": 7, ".exclusive-1": 5}, "")
+    ['a/b/c', 'd']
+    >>> _files({"a": 0, "a/x": 1}, "a"), _files({"a": 0}, "a")
+    (['a/x'], [])
+    """
+    folders = {folder}
+    for name in sizes:
+        parts = name.split("/")
+        folders |= {"/".join(parts[:count]) for count in range(1, len(parts))}
+    return sorted(
+        name for name, size in sizes.items() if (size or name not in folders) and _TRIED not in name
+    )
 
 
 def _profile() -> Any:
