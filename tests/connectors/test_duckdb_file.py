@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sqlstream.connectors.database.duckdb_file import DuckFile
+from sqlstream.connectors.database.duckdb_file import _FILES, DuckFile
 
 _OTHER_PROCESS = (
     "import sys, duckdb; print(duckdb.connect(sys.argv[1]).execute('SELECT * FROM t').fetchall())"
@@ -97,3 +97,19 @@ def test_a_file_that_was_replaced_meanwhile_is_the_new_one(file: DuckFile, tmp_p
     with duckdb.connect(str(tmp_path / "results.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 2 AS a")
     assert file.open().execute("SELECT * FROM t").fetchall() == [(2,)]
+
+
+def test_a_file_that_nobody_has_any_more_can_be_opened_by_others(tmp_path: Path) -> None:
+    """Also where it was not closed: whoever had it is garbage, which may be collected at any step of the next one."""
+    for value in range(3):
+        left = DuckFile(tmp_path / "results.duckdb")
+        left.open().execute(f"CREATE OR REPLACE TABLE t AS SELECT {value} AS a")
+        left.release()
+        _FILES.take(tmp_path.resolve() / "other.duckdb")
+        with _FILES._lock:
+            del left
+        assert list(_FILES._shared) == [tmp_path.resolve() / "other.duckdb"]
+        assert _read_elsewhere(tmp_path / "results.duckdb") == f"[({value},)]"
+    for _ in range(3):
+        _FILES.give_back(_FILES._shared[tmp_path.resolve() / "other.duckdb"])
+    assert not _FILES._shared

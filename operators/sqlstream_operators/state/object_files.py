@@ -4,7 +4,7 @@ An object appears when its upload is complete, and is durable then. `create` is 
 (`If-None-Match: *` in S3): of two writers of one name one is refused. A store that takes both is found out before the
 first one, and refused.
 
-A URI is `s3://bucket/path`, `gs://…` or `az://account/container/path`, with options of the store behind `?`: those of
+A URI is `s3://bucket/path`, `gs://…` or `abfss://container@account…/path`, with options of the store behind `?`: those of
 `obstore`, and of `pyarrow` those that URIs of former versions have (`region`, `endpoint_override`, `scheme`). Credentials
 are found as the clouds' tools find them: in the environment, in the machine's or pod's identity, and, where `boto3` is
 installed, in the profiles of the AWS command line.

@@ -24,7 +24,7 @@ class _Shared:
     """The DuckDB for one file, by those that use it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._name = ""
         self._instance: duckdb.DuckDBPyConnection | None = None
         self._open = 0
@@ -37,7 +37,7 @@ class _Shared:
                 self._instance = duckdb.connect(":memory:")
                 self._instance.execute(
                     "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL python_enable_replacements = false; "
-                    f"SET temp_directory = {quote_literal(f'{self._path}.tmp')}"
+                    f"SET temp_directory = {quote_literal(f'{self.path}.tmp')}"
                 )
             if not self._open:
                 self._instance.execute(f"SET memory_limit = '{memory_bytes()}B'")
@@ -54,9 +54,9 @@ class _Shared:
     def _attach(self, instance: duckdb.DuckDBPyConnection) -> str:
         """Attach the file under the name that DuckDB gives it when it is opened: what is in it may have that name."""
         before = _databases(instance)
-        taken = self._path.name.split(".")[0].lower() == _IN_MEMORY
+        taken = self.path.name.split(".")[0].lower() == _IN_MEMORY
         alias = f" AS {quote_identifier(f'{_IN_MEMORY}_db')}" if taken else ""
-        instance.execute(f"ATTACH {quote_literal(str(self._path))}{alias}")
+        instance.execute(f"ATTACH {quote_literal(str(self.path))}{alias}")
         (name,) = _databases(instance) - before
         return name
 
@@ -92,21 +92,23 @@ class _Files:
 
     def __init__(self) -> None:
         self._shared: dict[Path, _Shared] = {}
-        self._lock = threading.Lock()
+        # Garbage may be collected, and a file given back, at any step of whoever has it.
+        self._lock = threading.RLock()
 
     def take(self, path: Path) -> _Shared:
         with self._lock:
-            shared = self._shared.setdefault(path, _Shared(path))
+            shared = self._shared.get(path) or _Shared(path)
             shared.users += 1
+            self._shared[path] = shared
             return shared
 
-    def give_back(self, path: Path) -> None:
+    def give_back(self, shared: _Shared) -> None:
         with self._lock:
-            shared = self._shared[path]
             shared.users -= 1
             if not shared.users:
-                del self._shared[path]
                 shared.close()
+                if self._shared.get(shared.path) is shared:
+                    del self._shared[shared.path]
 
     def connect(self, shared: _Shared) -> duckdb.DuckDBPyConnection:
         with self._lock:
@@ -131,7 +133,7 @@ class DuckFile:
         self._path = path.resolve()  # two ways to name a file are one file
         self._shared: _Shared | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._given_back: weakref.finalize[[Path], DuckFile] | None = None
+        self._given_back: weakref.finalize[[_Shared], DuckFile] | None = None
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection | None:
@@ -143,7 +145,7 @@ class DuckFile:
         self.release()
         if self._shared is None:
             self._shared = _FILES.take(self._path)
-            self._given_back = weakref.finalize(self, _FILES.give_back, self._path)
+            self._given_back = weakref.finalize(self, _FILES.give_back, self._shared)
         self._connection = _FILES.connect(self._shared)
         return self._connection
 
