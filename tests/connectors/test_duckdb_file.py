@@ -101,15 +101,16 @@ def test_a_file_that_was_replaced_meanwhile_is_the_new_one(file: DuckFile, tmp_p
 
 def test_a_file_that_nobody_has_any_more_can_be_opened_by_others(tmp_path: Path) -> None:
     """Also where it was not closed: whoever had it is garbage, which may be collected at any step of the next one."""
+    file, other = (tmp_path.resolve() / name for name in ("results.duckdb", "other.duckdb"))
     for value in range(3):
-        left = DuckFile(tmp_path / "results.duckdb")
+        left = DuckFile(file)
         left.open().execute(f"CREATE OR REPLACE TABLE t AS SELECT {value} AS a")
         left.release()
-        _FILES.take(tmp_path.resolve() / "other.duckdb")
+        _FILES.take(other)
         with _FILES._lock:
             del left
-        assert list(_FILES._shared) == [tmp_path.resolve() / "other.duckdb"]
-        assert _read_elsewhere(tmp_path / "results.duckdb") == f"[({value},)]"
+        assert (file in _FILES._shared, other in _FILES._shared) == (False, True)
+        assert _read_elsewhere(file) == f"[({value},)]"
     for _ in range(3):
-        _FILES.give_back(_FILES._shared[tmp_path.resolve() / "other.duckdb"])
-    assert not _FILES._shared
+        _FILES.give_back(_FILES._shared[other])
+    assert other not in _FILES._shared
