@@ -25,12 +25,14 @@ def run_here(
     rows_per_epoch: int | None = None,
     tasks: int = 2,
     drain: bool = True,
+    ends: bool = False,
     keeps_state: bool = True,
     shuffle: Callable[[list[Message]], list[Message]] | None = None,
     on_epoch: Callable[[EpochReport], Any] = lambda report: None,
     **options: Any,
 ) -> RunResult:
-    """Run `planned` until its input ends, and drain it (or leave it to the plan's options).
+    """Run `planned` until its input ends, and drain it (or leave it to the plan's options). With `ends` watched sources end
+    with what they have, as by `sqlstream run --drain`.
 
     State, cache and paths are in `folder`, nothing is synced or waited for. With
     `keeps_state` caches of state stay open from epoch to epoch, as in a driver; on Spark they don't.
@@ -50,6 +52,7 @@ def run_here(
                 max_rows_per_epoch=rows_per_epoch,
                 runner=runner,
                 on_epoch=on_epoch,
+                drain=ends,
                 sync=False,
                 **{"poll_s": 0.0, **options},
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from sqlstream.planning import plan_file
-from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
-from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.kafka.topics import Topics
+from tests.properties.in_process import run_here
 from tests.properties.updating import collecting
 
 TABLE = """CREATE TABLE t (k INT, v BIGINT) WITH ('connector' = 'kafka', 'topic-pattern' = '{topics}',
@@ -37,23 +35,7 @@ def run(folder: Path, topics: Topics, pattern: str, queries: str, **options: Any
     file = folder / "p.sql"
     file.write_text(TABLE.format(topics=pattern, brokers=topics.bootstrap) + queries)
     planned = plan_file(file)
-    with closing(InProcessRunner(2)) as runner:
-        return run_pipeline(
-            RunRequest(
-                planned.physical,
-                secrets=planned.secrets,
-                nodes=planned.state_nodes,
-                state_dir=folder / "state",
-                local_dir=folder / "cache",
-                base_dir=folder,
-                parallelism=2,
-                runner=runner,
-                sql=planned.masked_sql,
-                drain=True,
-                sync=False,
-                **options,
-            )
-        )
+    return run_here(planned, folder, ends=True, sql=planned.masked_sql, **options)
 
 
 def counted(numbers: Sequence[int]) -> Counter[tuple[Any, ...]]:
@@ -73,7 +55,7 @@ def test_topics_and_partitions_that_came_while_it_ran_are_read_again(
     topics.produce(name, records(range(30, 50)))
     pattern = f"first-{int(at_once)}|later-{int(at_once)}-.*"
     with collecting() as collected:
-        run(tmp_path, topics, pattern, COUNTS, max_rows_per_epoch=7)
+        run(tmp_path, topics, pattern, COUNTS, rows_per_epoch=7)
         assert Counter(collected.folded("out")) == counted(range(30, 50))
         for number in range(2):
             came = topics.create(2, name=f"later-{int(at_once)}-{number}")
@@ -84,9 +66,9 @@ def test_topics_and_partitions_that_came_while_it_ran_are_read_again(
         topics.produce(name, records([7]), partition=1)
         known = [*range(30, 50), *[*range(5), *range(10, 15)] * 2, 7]
         if not at_once:
-            run(tmp_path, topics, pattern, COUNTS, max_rows_per_epoch=7)
+            run(tmp_path, topics, pattern, COUNTS, rows_per_epoch=7)
             assert Counter(collected.folded("out")) == counted(known)
-        run(tmp_path, topics, pattern, COUNTS + LEAST, max_rows_per_epoch=7)
+        run(tmp_path, topics, pattern, COUNTS + LEAST, rows_per_epoch=7)
         assert Counter(collected.folded("out")) == counted(known)
         assert Counter(collected.folded("least")) == least(known)
 

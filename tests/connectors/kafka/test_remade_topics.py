@@ -76,6 +76,15 @@ def at_work(topics: Topics, topic: str, folder: Path, duck: DuckSession, clock: 
     return reading
 
 
+def pattern_of_two(topics: Topics, folder: Path, duck: DuckSession, clock: Clock) -> tuple[str, Reading]:
+    """A topic with the record 1, and a reading of it and of another one, whose name begins with its, with 2 and 3."""
+    prefix = topics.create()
+    topics.create(name=f"{prefix}-b")
+    topics.produce(prefix, values([1]))
+    topics.produce(f"{prefix}-b", values([2, 3]))
+    return prefix, at_work(topics, f"{prefix}.*", folder, duck, clock)
+
+
 @pytest.mark.parametrize("pause_s", [0.0, 6.0])
 @pytest.mark.parametrize("records", [3, 30])
 def test_a_topic_that_is_made_anew_under_a_run(
@@ -126,11 +135,7 @@ def test_a_topic_that_was_made_anew_with_more_partitions(
 def test_a_topic_of_a_pattern_that_comes_again(topics: Topics, duck: DuckSession, tmp_path: Path) -> None:
     """Nothing is missed of the one that was deleted; the one that has its name now is read from its beginning."""
     clock = Clock()
-    prefix = topics.create()
-    topics.create(name=f"{prefix}-b")
-    topics.produce(prefix, values([1]))
-    topics.produce(f"{prefix}-b", values([2, 3]))
-    reading = at_work(topics, f"{prefix}.*", tmp_path, duck, clock)
+    prefix, reading = pattern_of_two(topics, tmp_path, duck, clock)
     at = reading.source.initial_position()
     for expected in ([1, 2, 3], [1]):
         epoch = reading.epoch(at)
@@ -149,11 +154,7 @@ def test_a_topic_of_a_pattern_that_is_gone_before_it_looks_for_topics(
 ) -> None:
     """It goes on with the others at once; a process that begins there, too."""
     clock = Clock()
-    prefix = topics.create()
-    topics.create(name=f"{prefix}-b")
-    topics.produce(prefix, values([1]))
-    topics.produce(f"{prefix}-b", values([2, 3]))
-    reading = at_work(topics, f"{prefix}.*", tmp_path, duck, clock)
+    prefix, reading = pattern_of_two(topics, tmp_path, duck, clock)
     epoch = reading.epoch(reading.source.initial_position())
     topics.delete(prefix)
     topics.produce(f"{prefix}-b", values([5]))
