@@ -65,7 +65,7 @@ imports: setup
 search: setup
 	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/identity tests/edits tests/operators/state/test_state_properties.py
 	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=300 $(BIN)/python -m pytest -q -m "$(FAST)" tests --ignore tests/properties --ignore tests/edits
-	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=5 $(BIN)/python -m pytest -q tests/connectors/kafka/test_trials.py
+	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=5 $(BIN)/python -m pytest -q -m "spark or kill" tests
 
 bench: setup
 	$(BIN)/python benchmarks/state_bench.py

@@ -1,4 +1,4 @@
-"""What a record costs until a broker has it: produce() a record, produce_batch(), and the sink's way, which is both.
+"""What a record costs until a broker has it: produce() a record, produce_batch(), and the sink's way, with 1 to 4 producers.
 
 python benchmarks/kafka_produce.py [records] [host:port]      without an address a broker of the tests is started
 """
@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.connectors.kafka.broker import new_broker
 ROUNDS = 3
 #: Records in a part of the epoch, as a task stages them.
 PART = 50_000
+PARTITIONS = 4
 CONFIG = {
     "linger.ms": 5,
     "enable.idempotence": True,
@@ -41,10 +43,10 @@ CONFIG = {
 
 
 def created(bootstrap: str) -> str:
-    """A new topic of one partition."""
+    """A new topic of four partitions."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})  # it goes with the answers that it gives later
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(20)
     return name
 
 
@@ -87,16 +89,25 @@ def in_batches(bootstrap: str, topic: str, records: Records) -> None:
     producer.flush()
 
 
-def by_the_sink(bootstrap: str, topic: str, records: Records, transactions: str | None = None) -> None:
-    """What the sink does with an epoch's records."""
-    failures = Failures("bench", topic, transactions or "", "")
-    producing = Producing({"bootstrap.servers": bootstrap}, topic, failures, transactions=transactions)
-    producing.open()
-    for part in parts(records):
-        producing.send(part, partition=None, partitions=1)
-    producing.drain()
-    producing.commit()
-    producing.close()
+def by_the_sink(bootstrap: str, topic: str, records: Records, *, producers: int | None = 1) -> None:
+    """What the sink does with an epoch's records: in so many transactions, or in none."""
+    every = list(parts(records))
+
+    def share(number: int, count: int) -> Producing:
+        transactions = None if producers is None else f"bench-{topic}-{number}"
+        failures = Failures("bench", topic, transactions or "", "")
+        producing = Producing({"bootstrap.servers": bootstrap}, topic, failures, transactions=transactions)
+        producing.open()
+        for part in every[number::count]:
+            producing.send(part, partition=None, partitions=PARTITIONS)
+        producing.drain()
+        return producing
+
+    count = producers or 1
+    with ThreadPoolExecutor(count) as pool:
+        for producing in [*pool.map(share, range(count), [count] * count)]:
+            producing.commit()
+            producing.close()
 
 
 def main() -> None:
@@ -109,10 +120,10 @@ def main() -> None:
         ways: dict[str, Callable[[str], Any]] = {
             "produce() a record": lambda topic: one_by_one(bootstrap, topic, records),
             "produce_batch()": lambda topic: in_batches(bootstrap, topic, records),
-            "sink, at least once": lambda topic: by_the_sink(bootstrap, topic, records),
-            "sink, in one transaction": lambda topic: by_the_sink(
-                bootstrap, topic, records, f"bench-{uuid.uuid4().hex[:8]}"
-            ),
+            "sink, at least once": lambda topic: by_the_sink(bootstrap, topic, records, producers=None),
+            "sink, in one transaction": lambda topic: by_the_sink(bootstrap, topic, records),
+            "sink, in two": lambda topic: by_the_sink(bootstrap, topic, records, producers=2),
+            "sink, in four": lambda topic: by_the_sink(bootstrap, topic, records, producers=4),
             "sink, with timestamps": lambda topic: by_the_sink(bootstrap, topic, stamped),
         }
         best: dict[str, tuple[float, float]] = {}

@@ -29,8 +29,9 @@ if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_us
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None
 
-# Another archive of Java's classes for every test with a home of its own would take longer than the tests.
-os.environ.setdefault("SQLSTREAM_CLASS_ARCHIVE", "off")
+# A JVM that has its classes from an archive starts with half of the processor's time. All tests share the one of whoever
+# runs them: another one for every test with a home of its own would take longer than the tests.
+os.environ.setdefault("XDG_CACHE_HOME", str(Path("~/.cache").expanduser()))
 
 # The tests draw the same examples each time, so that CI says the same twice; `make search` draws new ones. Making a failing
 # example smaller takes minutes where the test passes in seconds: SQLSTREAM_SHRINK=1 asks for it, on a second look.
@@ -80,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for family in families.values():
         marker = family[0].get_closest_marker("sampled")
         assert marker is not None
-        run = chosen([case_of(item) for item in family], marker.args[0])
+        run = chosen([case_of(item) for item in family], *marker.args, **marker.kwargs)
         left_out.update(item.nodeid for number, item in enumerate(family) if number not in run)
     kept = [item for item in items if item.nodeid not in left_out]
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])

@@ -142,6 +142,10 @@ class StorePlaceError(OperatorError):
     Operator: give another one.
     """
 
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
+
 
 #: What libraries that don't raise OSError (RocksDB, DuckDB, Java) say of a disk.
 _DISK = re.compile(

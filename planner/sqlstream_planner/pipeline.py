@@ -16,7 +16,7 @@ from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import Bound, bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.masked_sql import masked_sql
-from sqlstream_planner.catalog.script import declared
+from sqlstream_planner.catalog.script import Declarations, declared
 from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import (
@@ -110,10 +110,10 @@ def plan_script(
     script: Script, *, connectors: Connectors, moved: Mapping[str, str] = MappingProxyType({})
 ) -> Planned:
     """Plan statements that are parsed already; see `plan_file`."""
-    catalog, errors = declared(script, connectors)
-    catalog = replace(catalog, moved=moved)
-    if errors:
-        raise DiagnosticError(*errors, *_further(script, catalog, errors))
+    found = declared(script, connectors)
+    if found.errors:
+        raise DiagnosticError(*found.errors, *_further(script, found))
+    catalog = replace(found.catalog, moved=moved)
     bound = bind_script(script, catalog)
     try:
         algebra = optimize(bound.roots, SETTLE)
@@ -158,10 +158,11 @@ def bind_query(script: Script, catalog: Catalog) -> Bound:
         raise DiagnosticError(nested_too_deeply(Span(script.rendered.file, 1, 1))) from None
 
 
-def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
+def _further(script: Script, found: Declarations) -> list[Diagnostic]:
     """What is wrong with the queries of a file whose declarations have mistakes, as far as these leave it to be seen."""
+    errors = found.errors
     try:
-        bind_script(script, catalog)
+        bind_script(script, found.for_checks())
     except DiagnosticError as error:
         # That nothing is written may follow from the others; OPT006 says what SQL016 would.
         implied = {"SQL050"} | ({"SQL016"} if any(d.code == "OPT006" for d in errors) else set())

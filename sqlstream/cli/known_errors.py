@@ -42,7 +42,8 @@ def known(error: Exception) -> Diagnostic | None:
         return Diagnostic(
             "PRJ006",
             str(error),
-            help="give a path, or a URI that begins with file:///, s3://, gs://, az:// or abfss://",
+            help=error.help
+            or "give a path, or a URI that begins with file:///, s3://, gs://, az:// or abfss://",
         )
     if isinstance(error, MachineError):
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")

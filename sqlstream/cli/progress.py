@@ -432,7 +432,7 @@ def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
 
 
 def _place(connector: str, options: Mapping[str, str]) -> str:
-    return f"to {options['path']}" if "path" in options else f"to {connector}"
+    return f"to {options.get('path') or options.get('table-path') or connector}"
 
 
 def lowest_watermark(marks: Iterable[int | str | None]) -> str:

@@ -4,7 +4,7 @@ tasks and makes them visible on the driver after the epoch's manifest is publish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -294,9 +294,11 @@ class ConnectorContext:
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
     are due; the referee has no time for that. `orders` is what the command line says about single files, `tell` takes
     warnings. `accepted` is what was agreed to (`lost:TABLE`: records that were gone before they were read). `ends`: a
-    source that is watched ends, too, once all that is there is read. `known_as` is the name that a sink's target knows
-    its table by: what it was called when it was first written ("": as it is called now); `left_columns` are those that
-    a former query gave the table, and that it is given no more.
+    source that is watched ends, too, once all that is there is read. `runs`: it is the run that owns the state directory,
+    which may make what a source needs elsewhere (a replication slot); all others only look. `shared` is what sources of one
+    run have together, by keys of their own. `known_as` is the name that a
+    sink's target knows its table by: what it was called when it was first written ("": as it is called now);
+    `left_columns` are those that a former query gave the table, and that it is given no more.
     """
 
     store: CheckpointStore
@@ -309,6 +311,12 @@ class ConnectorContext:
     left_columns: tuple[str, ...] = ()
     ends: bool = False
     accepted: Collection[str] = ()
+    runs: bool = False
+    shared: dict[Hashable, Any] = field(default_factory=dict)
+
+    def may_lose(self, table: str) -> bool:
+        """Whether it was agreed to go on without records of a table that were gone before they were read."""
+        return not {f"lost:{table}", "lost:all"}.isdisjoint(self.accepted)
 
 
 class Dimension(Protocol):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sqlstream.connectors.api import Split
     from sqlstream.storage.mended_rows import MendedRow
     from sqlstream_operators.plan.spec import SinkSpec
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
 @runtime_checkable
@@ -164,6 +165,15 @@ class StartingOnce(Protocol):
         ...
 
 
+@runtime_checkable
+class FromStore(Protocol):
+    """A reader of splits that are kept in the state directory."""
+
+    def in_store(self, store: CheckpointStore) -> None:
+        """Where they are; called before a split is opened."""
+        ...
+
+
 # -------------------------------------------------------------------------------------------------------- sinks
 
 
@@ -172,7 +182,10 @@ class Checked(Protocol):
     """A sink that can check before any row is computed whether it would take some."""
 
     def check(self, *, previous: int) -> None:
-        """Raise what `Sink.prepare` would of an epoch after `previous`; nothing of it stays."""
+        """Raise what `Sink.prepare` would of an epoch after `previous`.
+
+        Nothing of it stays, but where tasks write into the table itself: then it is made here, with its columns.
+        """
         ...
 
 
@@ -183,6 +196,20 @@ class OftenCommitted(Protocol):
     @property
     def may_be_committed_often(self) -> bool:
         """Whether a commit leaves nothing but its rows (no file per epoch), and keeps no reader out."""
+        ...
+
+
+@runtime_checkable
+class WrittenBehind(Protocol):
+    """A sink that writes large epochs only once they are published: that takes long, and needs nobody to wait for it."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the epoch that was prepared last is yet to be written, by `Sink.commit`.
+
+        That is then called in another thread, while the next epoch is planned and run; nothing else of the sink is called
+        before it has ended.
+        """
         ...
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from sqlstream.formats.options import bad_option, flag
 
 __all__ = ["bad_option", "duration_us", "flag", "instant_us", "number", "size_bytes"]
 
+_D = TypeVar("_D")
 _UNITS_US = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
     **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
@@ -76,7 +78,7 @@ def number(options: Mapping[str, str], name: str, *, minimum: int = 0) -> int | 
     return value
 
 
-def instant_us(options: Mapping[str, str], name: str, default: int) -> int:
+def instant_us(options: Mapping[str, str], name: str, default: _D) -> int | _D:
     """A point in time in µs since 1970, as SQL or ISO 8601 writes it; UTC if it has no zone.
 
     >>> instant_us({"base-time": "1970-01-01 00:00:01"}, "base-time", 0)

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
 from sqlstream.connectors.datagen.descriptor import DESCRIPTOR as DATAGEN
+from sqlstream.connectors.delta.descriptor import DESCRIPTOR as DELTA
 from sqlstream.connectors.duckdb.descriptor import DESCRIPTOR as DUCKDB
 from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR as FILESYSTEM
+from sqlstream.connectors.iceberg.descriptor import DESCRIPTOR as ICEBERG
 from sqlstream.connectors.kafka.descriptor import DESCRIPTOR as KAFKA
 from sqlstream.connectors.nexmark.descriptor import DESCRIPTOR as NEXMARK
 from sqlstream.connectors.one_row.descriptor import DESCRIPTOR as ONE_ROW
 from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
+from sqlstream.connectors.postgres_cdc.descriptor import DESCRIPTOR as POSTGRES_CDC
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
 from sqlstream.connectors.upsert_kafka.descriptor import DESCRIPTOR as UPSERT_KAFKA
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
@@ -189,6 +192,7 @@ REGISTERED = Registry(
     ),
     Connector(
         POSTGRES,
+        source="postgres.source:PostgresSourceFactory",
         sink="database.factory:PostgresSinkFactory",
         dimension="database.postgres_dimension:PostgresDimension",
     ),
@@ -206,13 +210,30 @@ REGISTERED = Registry(
         tasks=("kafka.reader",),
         combines=True,
     ),
+    Connector(
+        DELTA,
+        source="delta.source.factory:DeltaSourceFactory",
+        sink="delta.sink.factory:DeltaSinkFactory",
+        tasks=("delta.source.reader", "delta.sink.writer"),
+    ),
+    Connector(
+        POSTGRES_CDC,
+        source="postgres_cdc.factory:CdcFactory",
+        tasks=("postgres_cdc.reader",),
+    ),
+    Connector(
+        ICEBERG,
+        source="iceberg.source.factory:IcebergSourceFactory",
+        sink="iceberg.sink.factory:IcebergSinkFactory",
+        tasks=("iceberg.source.reader", "iceberg.sink.writer"),
+    ),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(
             """
             jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
-            mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 iceberg paimon delta hudi
-            faker socket rabbitmq mysql-cdc postgres-cdc spark rest starrocks clickhouse redis
+            mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 paimon hudi
+            faker socket rabbitmq mysql-cdc spark rest starrocks clickhouse redis
             prometheus
             """
         )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlstream.formats.scratch import Scratch
     from sqlstream_operators.duck.session import DuckSession
     from sqlstream_operators.plan.spec import Schema
+    from sqlstream_operators.plan.types import SqlType
 
 #: At most so many bytes of a bad row's text are kept.
 RAW_BYTES = 64 << 10
@@ -78,11 +79,16 @@ class FilePart(Protocol):
         ...
 
 
+#: SELECT items of the columns that are wanted of a file, of its local path, whose columns DuckDB reads as these types.
+ColumnsIn = Callable[["FilePart", str, "Mapping[str, SqlType | None]"], list[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class FileTable:
     """What is read of files: `columns` of those that are `declared` for them, in order, with the table's `options`.
 
-    `beside` are the columns that are not in the files.
+    `beside` are the columns that are not in the files. `columns_in` (of Parquet) finds those that are, if not by name; they
+    are of types that each value in a file has.
     """
 
     columns: Schema
@@ -90,6 +96,7 @@ class FileTable:
     options: Mapping[str, str]
     primary_key: tuple[str, ...]
     beside: Callable[[Sequence[FilePart]], Beside]
+    columns_in: ColumnsIn | None = None
 
 
 @dataclass(frozen=True, slots=True)

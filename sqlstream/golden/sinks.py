@@ -45,7 +45,8 @@ class CapturedSinks:
             # The print connector's tasks hand their rows to the driver; there `_Catching` keeps them.
             return replace(sink, connector="print", options={}, primary_key=(), partitioned_by=())
         file = self._files[sink.name] = (self._folder / f"sink{number}.duckdb").absolute()
-        return replace(sink, connector="duckdb", options={"path": str(file), "table-name": _TABLE})
+        options = {"path": str(file), "table-name": _TABLE}
+        return replace(sink, connector="duckdb", options=options, partitioned_by=())
 
     def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
         """The registered one, without waiting for rows."""

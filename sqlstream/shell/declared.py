@@ -76,8 +76,8 @@ class Declared:
         kept = tuple(
             s for s in statements if isinstance(s, CreateTable | CreateView | CreateType | SetOption)
         )
-        catalog, errors = declared(Script(kept, self._empty), REGISTERED.descriptors)
-        return with_columns(catalog, self.opened.sinks), errors
+        found = declared(Script(kept, self._empty), REGISTERED.descriptors)
+        return with_columns(found.catalog, self.opened.sinks), found.errors
 
     @cached_property
     def _empty(self) -> RenderedSql:

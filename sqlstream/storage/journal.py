@@ -69,7 +69,22 @@ class Journal:
         self.store = store
 
     def epochs(self) -> tuple[list[int], list[int]]:
-        """The numbers of all plans and of all manifests, ascending."""
+        """The numbers of all plans and of all manifests, ascending.
+
+        A list of an object store may lack what was written last, so what comes next is asked for by its name.
+        """
+        plans, manifests = self.listed()
+        if not self.store.is_local:
+            following = manifests[-1] + 1 if manifests else 1
+            while self.store.exists(manifest_name(following)):
+                manifests.append(following)
+                following += 1
+            if following not in plans and self.store.exists(plan_name(following)):
+                plans = sorted([*plans, following])
+        return plans, manifests
+
+    def listed(self) -> tuple[list[int], list[int]]:
+        """The same by one request: the last ones may be missing."""
         plans, manifests = [], []
         for name in self.store.list("epochs"):
             number = name.removeprefix("epochs/").split(".")[0]

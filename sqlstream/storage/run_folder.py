@@ -34,7 +34,7 @@ class RunFolder:
 
     def __init__(self, prefix: str = "") -> None:
         runs = make_private(user_directory() / "runs")
-        with _locked(runs / _GATE):
+        with locked(runs / _GATE):
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=runs))
             self._alive = os.open(self.path / _ALIVE, os.O_CREAT | os.O_RDWR, 0o600)
             if fcntl is not None:
@@ -63,7 +63,7 @@ def sweep() -> None:
     runs = user_directory() / "runs"
     if fcntl is None or not runs.is_dir():
         return
-    with _locked(runs / _GATE):
+    with locked(runs / _GATE):
         for folder in runs.iterdir():
             if folder.is_dir() and not _is_alive(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -84,7 +84,8 @@ def _is_alive(folder: Path) -> bool:
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def locked(file: Path) -> Iterator[None]:
+    """Keep other processes out that lock the same file, which is made if it is not there."""
     handle = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:

@@ -57,6 +57,7 @@ READ = dict.fromkeys(("q4", "q9", "q20"), ("auction", "bid")) | dict.fromkeys(
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_pipeline_runs_and_writes_as_many_rows_as_duckdb(name: str, tmp_path: Path) -> None:
     benchmark = BENCHMARKS[name]

@@ -304,6 +304,8 @@ def test_mistakes_of_tables_and_of_queries_are_told_together(
     assert [(d["code"], d["message"].split("`")[1]) for d in reported] == [
         ("OPT002", "formt"),
         ("OPT002", "x"),
+        ("SQL010", "aa"),
+        ("TYP002", "+(INTEGER, VARCHAR)"),
         ("SQL013", "nothing"),
     ]
     pipeline.write_text(PIPELINE.format(expression="aa").replace("'print'", "'prnt'"))

@@ -100,6 +100,7 @@ def on_a_terminal(*arguments: str, answer: bytes, stdout: bool = True) -> tuple[
     return code, shown.replace("\r\n", "\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "answer", [b"n\n", b"\n", b"maybe\n", b"\x04"], ids=["no", "nothing", "other", "end"]
 )

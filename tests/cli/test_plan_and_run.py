@@ -116,7 +116,7 @@ def duckdb_answer(folder: Path, query: str) -> Counter[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES[name]
     (tmp_path / "in").mkdir()

@@ -29,6 +29,7 @@ def plans(pair: Pair) -> list[EditPlan]:
     return made
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("pair", parameters("same.txt"))
 def test_what_means_the_same_is_kept(pair: Pair) -> None:
     for plan in plans(pair):
@@ -43,6 +44,7 @@ OTHER_WORDS = frozenset(
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("pair", parameters("different.txt"))
 def test_what_means_something_else_is_told(pair: Pair) -> None:
     if (pair.one, pair.other) in OTHER_WORDS:

@@ -92,6 +92,7 @@ def test_golden_commands(shop: Path, sqlstream_here: Sqlstream) -> None:
     assert not (shop / "pipelines/.sqlstream").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_finishes_the_epoch(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "p.sql").write_text(

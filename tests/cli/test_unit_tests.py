@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from sqlstream.cli.main import run_cli
+from tests.e2e.test_signals import tree
 from tests.unit_tests.support import written
 
 ROOT = Path(__file__).parents[2]
@@ -208,7 +209,12 @@ def test_ctrl_c_ends_all_processes_without_a_traceback(tests: Path) -> None:
         },
         start_new_session=True,
     )
-    time.sleep(3)  # processes are being started, or run
+    end = time.monotonic() + 120
+    while len(tree(process.pid)) < 2:  # until then a Ctrl-C ends it without a word
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # processes are being started, or run
     os.killpg(process.pid, signal.SIGINT)
     out = process.communicate(timeout=120)[0]
     assert process.returncode == 130, out

@@ -88,7 +88,7 @@ class Stoppable(Server):
         self.control("-w", "start")
 
 
-def run_server() -> Iterator[Stoppable]:
+def run_server(wal_level: str = "logical") -> Iterator[Stoppable]:
     """Start a server, give it, stop it; skips the test with the reason if there is none to start."""
     initdb, control = _binary("initdb"), _binary("pg_ctl")
     if initdb is None or control is None:
@@ -124,6 +124,7 @@ def run_server() -> Iterator[Stoppable]:
             *("-E", "UTF8", "--locale", "C", "--no-sync"),
         )
         settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=50"
+        settings += f" -c wal_level={wal_level} -c max_replication_slots=20"
 
         def controlled(*arguments: str) -> None:
             run(control, "-D", str(data), "-l", str(folder / "log"), "-o", settings, *arguments)

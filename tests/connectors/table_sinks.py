@@ -26,16 +26,16 @@ from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream.storage.journal import Journal
-from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError, MemoryExhaustedError, TargetError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.state.staged_rows import BATCH_ROWS, FOLDER, INLINE_BYTES, stage
+from sqlstream_operators.state.staged_rows import BATCH_ROWS, FOLDER, stage
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.identity.form import form
 from sqlstream_planner.identity.sink import Holds, SinkIdentity
+from tests.connectors.staged_parts import Delta, Row, come, go, staged_part
 from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (
@@ -50,9 +50,7 @@ from tests.runtime.support import (
     tumbling,
 )
 
-Row = tuple[Any, ...]
-#: Rows, each with its weight.
-Delta = Sequence[tuple[Row, int]]
+_numbers = itertools.count()
 
 SIMPLE = {"k": "BIGINT", "v": "VARCHAR"}
 
@@ -109,23 +107,7 @@ class Job:
         return self.sinks[-1] if self.sinks else self.start()
 
     def part(self, delta: Delta) -> SinkPart:
-        """What a task reports of these rows; every other one stages a file."""
-        retracting = self.spec.changelog == "retract"
-        columns = [
-            pa.array([row[i] for row, _ in delta], to_arrow(column.type))
-            for i, column in enumerate(self.spec.schema)
-        ]
-        names = [column.name for column in self.spec.schema]
-        if retracting:
-            columns.append(pa.array([weight for _, weight in delta], pa.int64()))
-            names.append(WEIGHT_COLUMN)
-        else:
-            assert all(weight == 1 for _, weight in delta)
-        table = pa.Table.from_arrays(columns, names=names)
-        task = next(_numbers)
-        folder = f"{staging_folder(self.spec.name)}/{self.last + 1:06d}"
-        staged = stage(self.store, folder, f"0-{task:05d}", table, inline_bytes=task % 2 * INLINE_BYTES)
-        return SinkPart(table.num_rows, staged=staged)
+        return staged_part(self.store, self.spec, self.last + 1, delta)
 
     def prepare(self, *deltas: Delta) -> list[SinkPart]:
         """Prepare the next epoch; what its manifest would keep of the parts."""
@@ -153,17 +135,6 @@ class Job:
 
     def recorded(self) -> list[Row]:
         return self.backend.rows("SELECT table_name, sink, epoch FROM sqlstream_epochs ORDER BY 1")
-
-
-def come(*rows: Row) -> Delta:
-    return [(row, 1) for row in rows]
-
-
-def go(*rows: Row) -> Delta:
-    return [(row, -1) for row in rows]
-
-
-_numbers = itertools.count()
 
 
 class _Watched:
@@ -502,6 +473,7 @@ class TableSinkContract:
         assert one.rows() == two.rows() == [(0, "x"), (1, "x")]
         assert one.recorded() == [("second", "second", 2), ("target", "target", 2)]
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("point", "key"),
         [
@@ -523,6 +495,7 @@ class TableSinkContract:
         world.run()
         world.check(backend)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
     @pytest.mark.parametrize("step", ["open", "record", "apply", "write_record", "commit"])
     def test_runs_that_are_broken_off_at_the_target(self, backend: Backend, step: str, done: bool) -> None:
@@ -617,6 +590,7 @@ class TableSinkContract:
         assert [name for name in job.store.list() if name.startswith(FOLDER)] == []
         assert len(job.rows()) == 10
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("changelog", ["append", "retract"])
     @pytest.mark.parametrize("key", [(), ("k",)])
     def test_a_large_epoch_is_read_in_batches_within_one_transaction(
@@ -689,7 +663,7 @@ class TableSinkContract:
             )
             parts.append(SinkPart(50_000, staged=staged))
         memory = [4]
-        for place in ("duckdb_file", "duckdb_table", "postgres_table"):
+        for place in ("duckdb_file", "duckdb_table", "spilling"):
             monkeypatch.setattr(
                 f"sqlstream.connectors.database.{place}.memory_bytes", lambda: memory[0] << 20
             )

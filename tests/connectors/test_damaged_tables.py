@@ -91,7 +91,7 @@ def begin(table: Table, kind: str) -> str:
     return text
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(10, each_value=False)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_damage_has_a_way_out(table: Table, kind: str, damage: str) -> None:
@@ -121,7 +121,7 @@ def test_every_damage_has_a_way_out(table: Table, kind: str, damage: str) -> Non
     assert table.rows() == answer(job, text)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6, each_value=False)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", ["row deleted", "dropped", "restored from a backup"])
 def test_damage_before_an_epoch_was_committed_a_second_time(table: Table, kind: str, damage: str) -> None:
@@ -142,7 +142,7 @@ def test_damage_before_an_epoch_was_committed_a_second_time(table: Table, kind: 
     assert table.rows() == answer(job, text)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4, each_value=False)
 @pytest.mark.parametrize("point", [None, "planned", "prepared", "published", "committed"])
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_state_directory_that_was_restored_from_an_older_copy(
@@ -173,7 +173,7 @@ def test_a_state_directory_that_was_restored_from_an_older_copy(
     assert table.rows() == answer(job, text)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, each_value=False)
 @pytest.mark.parametrize("sink", [JSON, CHANGES], ids=["rows", "changelog"])
 @pytest.mark.parametrize("damage", ["deleted", "older state", "owner deleted"])
 @pytest.mark.parametrize("point", [None, "prepared", "published"])

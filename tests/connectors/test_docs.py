@@ -31,8 +31,14 @@ SELECT bid.auction, COUNT(*)
 FROM TABLE(TUMBLE(TABLE nexmark, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND))
 WHERE event_type = 2
 GROUP BY window_start, window_end, bid.auction;
-INSERT INTO hole SELECT id, customer FROM generated;
+INSERT INTO lake SELECT auction, price, CAST(ts AS DATE) FROM bid;
+INSERT INTO bids_lake SELECT auction, price, CAST(ts AS DATE) FROM bid;
+INSERT INTO standing SELECT auction, COUNT(*), MAX(price) FROM bid GROUP BY auction;
+INSERT INTO hole SELECT id, customer FROM generated UNION ALL SELECT auction, CAST(price AS INT) FROM sold
+UNION ALL SELECT id, CAST(price AS INT) FROM orders_lake;
 INSERT INTO busiest SELECT auction, COUNT(*) FROM bid GROUP BY auction;
+INSERT INTO hole SELECT id, CAST(balance AS INT) FROM accounts;
+INSERT INTO hole SELECT account, 1 FROM transfers UNION ALL SELECT 1, 2 FROM airports;
 INSERT INTO carrier_delays SELECT CAST(id AS STRING), MAX(customer) FROM orders GROUP BY CAST(id AS STRING);
 END;
 """
@@ -45,13 +51,23 @@ def test_the_examples_can_be_planned(tmp_path: Path) -> None:
     path = tmp_path / "p.sql"
     path.write_text("\n".join([*blocks, QUERIES]))
     planned = plan_file(path)
-    assert {spec.connector for spec in planned.physical.sources} == {"filesystem", "nexmark", "datagen"}
+    assert {spec.connector for spec in planned.physical.sources} == {
+        "filesystem",
+        "nexmark",
+        "datagen",
+        "delta",
+        "postgres",
+        "postgres-cdc",
+        "iceberg",
+    }
     assert {spec.connector for spec in planned.physical.sinks} == {
         "filesystem",
         "print",
         "blackhole",
         "duckdb",
         "postgres",
+        "delta",
+        "iceberg",
     }
 
 

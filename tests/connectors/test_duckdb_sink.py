@@ -26,7 +26,8 @@ from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, TableWorld, come, go
+from tests.connectors.staged_parts import Row, come, go
+from tests.connectors.table_sinks import SIMPLE, Backend, TableSinkContract, TableWorld
 from tests.properties.in_process import run_here
 from tests.runtime.support import Crash, crash_at
 
@@ -99,7 +100,7 @@ contract = TableSinkContract()
 
 
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=[type_ for type_, _ in VALUES])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_values_come_back_as_they_are(backend: Backend, type_: str, values: list[Any]) -> None:
     job = contract.job(backend, {"n": "BIGINT", "v": type_})
     rows = list(enumerate([*values, None]))
@@ -130,6 +131,7 @@ def test_values_of_all_types_are_replaced_by_key(backend: Backend) -> None:
     assert job.rows() == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", [type_ for type_, _ in VALUES])
 def test_every_type_can_be_a_key(backend: Backend, type_: str) -> None:
     values = dict(VALUES)[type_]
@@ -254,7 +256,8 @@ def test_a_reader_holds_a_run_up_and_ends_only_one_that_is_not_watched(
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.connectors.table_sinks import TableSinkContract, come, go
+from tests.connectors.table_sinks import TableSinkContract
+from tests.connectors.staged_parts import come, go
 from tests.connectors.test_duckdb_sink import DuckBackend
 job = TableSinkContract().job(DuckBackend(Path(sys.argv[1])), key=["k"])
 job.epoch(come((1, "a"), (2, "b")))

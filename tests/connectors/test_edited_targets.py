@@ -106,7 +106,7 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("edit", ALTERED)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4, each_value=False)
 def test_a_table_that_is_kept_up_to_date_is_altered_with_consent(table: Table, edit: str) -> None:
     columns, key, query = ALTERED[edit]
     job = table.job
@@ -125,7 +125,7 @@ def test_a_table_that_is_kept_up_to_date_is_altered_with_consent(table: Table, e
     assert table.rows(names) == answer(job, edited)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, each_value=False)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("edit", ["a column more", "another key and query", "no key"])
 def test_a_run_that_is_cut_off_while_it_alters_a_table(table: Table, edit: str, point: str) -> None:
@@ -207,6 +207,7 @@ def test_a_narrower_column_is_refused(table: Table) -> None:
 ROWS = "SELECT k, v FROM t"
 
 
+@pytest.mark.sampled(3, each_value=False)
 @pytest.mark.parametrize("point", [None, *POINTS])
 def test_a_table_that_is_appended_to_gets_columns(table: Table, point: str | None) -> None:
     job = table.job
@@ -227,7 +228,7 @@ def test_a_table_that_is_appended_to_gets_columns(table: Table, point: str | Non
     assert table.rows("k, n, s") == Counter([*first, (7, 24, "x"), (None, None, "y")])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, each_value=False)
 def test_a_wider_column_of_a_table_that_is_appended_to(table: Table) -> None:
     job = table.job
     job.run(table.text("SELECT k, CAST(v AS INT) FROM t", "k INT, n INT", ""))
@@ -250,7 +251,7 @@ DISTINCT = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6, each_value=False)
 @pytest.mark.parametrize("point", [None, "prepared", "published"])
 @pytest.mark.parametrize("edit", DISTINCT)
 def test_rows_that_are_given_once_are_replaced_with_consent(
@@ -280,7 +281,7 @@ def test_rows_that_are_given_once_are_replaced_with_consent(
         ("k INT, n BIGINT", "", "SELECT k, v + 1 FROM t"),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, each_value=False)
 def test_a_table_of_first_rows_is_altered_with_consent(
     table: Table, columns: str, key: str, query: str
 ) -> None:
@@ -312,7 +313,7 @@ WITHOUT_CONSENT = {
 
 
 @pytest.mark.parametrize("edit", WITHOUT_CONSENT)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, each_value=False)
 def test_an_answer_is_given_anew_without_consent_where_no_column_changes(table: Table, edit: str) -> None:
     job = table.job
     was, now = (
@@ -474,7 +475,7 @@ def test_windows_that_have_closed_are_given_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["DELETE FROM o", "DROP TABLE o"])
 @pytest.mark.parametrize("point", [None, *POINTS])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4, each_value=False)
 def test_a_table_that_was_emptied_is_given_its_answer_again(
     table: Table, how: str, point: str | None
 ) -> None:

@@ -102,6 +102,7 @@ def _values(value: str, shown: str = "z") -> list[str]:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", VALUES)
 def test_parquet(name: str, tmp_path: Path) -> None:
     options = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'parquet'"
@@ -155,7 +156,7 @@ FLOATS = {
     "format_", ["json", "changelog-json", "debezium-json", "json.encode.ignore-null-fields"]
 )
 @pytest.mark.parametrize("value", FLOATS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_what_is_not_finite_is_json_and_is_read_back(value: str, format_: str, tmp_path: Path) -> None:
     options = "'connector' = 'filesystem', 'path' = 'out', 'format' = "
     options += f"'{format_}'" if "." not in format_ else f"'json', '{format_}' = 'true'"
@@ -173,6 +174,7 @@ def test_what_is_not_finite_is_json_and_is_read_back(value: str, format_: str, t
     assert read == _values(value)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", ["json", "changelog-json"])
 @pytest.mark.parametrize("name", VALUES)
 def test_json(name: str, format_: str, tmp_path: Path) -> None:
@@ -206,6 +208,7 @@ def test_duckdb(name: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", VALUES)
 def test_print(name: str, tmp_path: Path) -> None:
     printed = _written(tmp_path, VALUES[name], "'connector' = 'print'")
@@ -219,6 +222,7 @@ def test_print(name: str, tmp_path: Path) -> None:
 AS_JSONB = {"struct of bits", "json", "array of structs", "map", "map of numbers", "struct", "empty map"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", VALUES)
 def test_postgres(name: str, tmp_path: Path, database: Database) -> None:
     options = f"'connector' = 'postgres', 'url' = '{database.url}', 'table-name' = 'out'"

@@ -144,7 +144,7 @@ def test_two_drivers_that_commit_at_once_are_not_in_each_others_way(
         if "committed" in path:
             next(turns, lambda: None)()
 
-    monkeypatch.setattr("sqlstream.connectors.filesystem.sink._sync", synced)
+    monkeypatch.setattr("sqlstream.connectors.filesystem.sink.sync", synced)
     paused.commit(1, parts)
     assert next(turns, None) is None
     assert (tmp_path / "out/.sqlstream/committed").read_text() == "1"
@@ -161,7 +161,7 @@ def test_a_small_file_that_could_not_be_written_leaves_no_other(
         raise OSError(28, "No space left on device", path)
 
     with monkeypatch.context() as patched:
-        patched.setattr("sqlstream.connectors.filesystem.sink._sync", full)
+        patched.setattr("sqlstream.connectors.filesystem.sink.sync", full)
         with pytest.raises(OSError, match="No space left"):
             _sink(spec, tmp_path).abort_uncommitted(0)
     assert [p for p in (tmp_path / "out/.sqlstream").iterdir() if p.is_file()] == []

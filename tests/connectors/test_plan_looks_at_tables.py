@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Callable[[Place], str], int]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, each_value=False)
 @pytest.mark.parametrize("name", CASES)
 def test_plan_and_run_see_the_same(place: Place, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     change, code = CASES[name]
@@ -212,7 +212,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("read", ["partly", "wholly"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, each_value=False)
 def test_a_file_that_was_read_is_another_now(
     tmp_path: Path, change: str, read: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

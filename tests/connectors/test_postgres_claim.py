@@ -16,7 +16,8 @@ from sqlstream.connectors.exactly_once.target import Record
 from sqlstream_operators.errors import DataError
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.postgres_server import Database
-from tests.connectors.table_sinks import Job, TableSinkContract, come, go
+from tests.connectors.staged_parts import come, go
+from tests.connectors.table_sinks import Job, TableSinkContract
 from tests.connectors.test_postgres_sink import PostgresBackend
 
 contract = TableSinkContract()

@@ -27,7 +27,8 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.postgres_server import PASSWORD, USER, Database
-from tests.connectors.table_sinks import Job, Row, TableSinkContract, TableWorld, come, go
+from tests.connectors.staged_parts import Row, come, go
+from tests.connectors.table_sinks import Job, TableSinkContract, TableWorld
 from tests.runtime.support import Crash, crash_at
 
 #: A type, its PostgreSQL type, and values with what PostgreSQL gives back for them (None: the same).
@@ -109,6 +110,7 @@ class TestPostgres(TableSinkContract):
 contract = TableSinkContract()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("type_", "there", "values", "back"), VALUES, ids=[v[0] for v in VALUES])
 def test_values_come_back_as_they_are(
     backend: PostgresBackend,
@@ -160,6 +162,7 @@ WIDER: list[tuple[str, str, list[Any]]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("type_", "there", "values"), WIDER)
 @pytest.mark.parametrize("changelog", ["append", "retract"])
 def test_a_table_with_wider_types(
@@ -205,6 +208,7 @@ def test_arrays_of_every_length(backend: PostgresBackend) -> None:
     assert job.rows() == rows
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", [v[0] for v in VALUES])
 def test_every_type_can_be_a_key(backend: PostgresBackend, type_: str) -> None:
     (values,) = [v[2] for v in VALUES if v[0] == type_]

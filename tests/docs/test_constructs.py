@@ -78,7 +78,7 @@ def test_every_example_gives_what_duckdb_gives(tmp_path: Path) -> None:
     write(tmp_path)
     plan = planned(tmp_path, [construct.example for construct in CONSTRUCTS])
     with collecting() as collected:
-        run_here(plan, tmp_path, parallelism=2, rows_per_epoch=17)
+        run_here(plan, tmp_path, parallelism=2, rows_per_epoch=31)
     script = to_duckdb(plan, lambda source: [str(tmp_path / source.name / "0.json")])
     with empty_duckdb() as con:
         con.execute(clock_settings(None))

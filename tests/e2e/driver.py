@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from sqlstream.connectors.delta.sink import compaction
+from sqlstream.connectors.kafka import shares
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.faults import Faults, Point, no_faults
@@ -83,6 +85,10 @@ def main(
         print(f"epoch {report.epoch}", flush=True)
 
     print("ready", flush=True)
+    if "SHARE_ROWS" in os.environ:
+        shares.ROWS = int(os.environ["SHARE_ROWS"])
+    if "COMPACTED_FILES" in os.environ:
+        compaction.FEWEST = int(os.environ["COMPACTED_FILES"])
     try:
         planned = plan_file(folder / "pipeline.sql")
         plan = planned.physical
@@ -103,6 +109,7 @@ def main(
                 master=master or "local[2]",
                 on_epoch=reported,
                 lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
+                drain="ENDS" in os.environ,  # watched sources end with what they have
                 retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
                 wall_clock=_clock(),
                 handle_signals="HANDLE_SIGNALS" in os.environ,

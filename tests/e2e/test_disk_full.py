@@ -165,6 +165,7 @@ def test_the_disk_of_a_sink(tmp_path: Path, disk: Disk, point: str, to: str) -> 
     assert job.counts() == EXPECTED
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("epoch", [1, 3])
 @pytest.mark.parametrize("lost", [False, True])
 def test_the_disk_of_the_local_cache(tmp_path: Path, disk: Disk, epoch: int, lost: bool) -> None:

@@ -64,15 +64,24 @@ def made(folder: Path, data: list[list[dict[str, Any]]]) -> Pipeline:
     return Pipeline.create(folder, list(QUERIES.values()), data, delay=12)
 
 
-@pytest.mark.parametrize("rows_per_epoch", [5, 1000])
-def test_rows_that_are_far_away_change_nothing_of_the_others(tmp_path: Path, rows_per_epoch: int) -> None:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """The rows that are near, and what becomes of them alone."""
+    pipeline = made(tmp_path_factory.mktemp("near") / "alone", [rows()])
+    pipeline.run(rows_per_epoch=1000)
+    return pipeline
+
+
+@pytest.mark.parametrize("rows_per_epoch", [9, 1000])
+def test_rows_that_are_far_away_change_nothing_of_the_others(
+    tmp_path: Path, alone: Pipeline, rows_per_epoch: int
+) -> None:
     good = rows()
     far = [{"k": n % 3, "s": "far", "v": 100 + n, "ts": ts} for n, ts in enumerate(FAR)]
     mixed = list(good)
     for n, one in enumerate(far):
         mixed.insert(3 + 6 * n, one)
-    alone, beside = made(tmp_path / "alone", [good]), made(tmp_path / "beside", [mixed])
-    alone.run(rows_per_epoch=1000)
+    beside = made(tmp_path / "beside", [mixed])
     result = beside.run(rows_per_epoch=rows_per_epoch)
     assert dict(result.dead_letters) == {"no-time": len(FAR)}
     letters = beside.dead_letters()

@@ -116,6 +116,7 @@ CHANGING: list[dict[str, Any]] = [
 OF_GROUPS = "(SELECT v, MAX(s) AS m, COUNT(*) AS n FROM t GROUP BY v)"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cut", [None, 5, 1])
 @pytest.mark.parametrize(
     ("query", "expected"),

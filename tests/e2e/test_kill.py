@@ -83,21 +83,21 @@ def test_kills_at_each_point_of_an_epoch(tmp_path: Path) -> None:
                 killer.kill(Order(str(pipeline.folder), 60, 1 + shards % 3, point, occurrence))
             killer.kill(Order(str(pipeline.folder), 60, 1, "planned"))
             killer.kill(Order(str(pipeline.folder), 60, 2, "voided"))
-        killer.finish(Order(str(pipeline.folder), 60, 2))
+        killer.finish(Order(str(pipeline.folder), 600, 2))
     _same(pipeline)
 
 
 @pytest.mark.kill
 def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
-    """Twelve kills at calls in our code, spread evenly over what two epochs and the start of a run make."""
+    """Nine kills at calls in our code, spread evenly over what two epochs and the start of a run make."""
     rng = random.Random(20240101)
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1800, 3), delay=5)
     with Killer.running(tmp_path) as killer:
         first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 12):
+        for step in steps_within(rng, first.steps, 9):
             killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step))
-        killer.finish(Order(str(pipeline.folder), 60, 2))
+        killer.finish(Order(str(pipeline.folder), 600, 2))
     _same(pipeline)
 
 
@@ -105,7 +105,7 @@ def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_kills_of_a_driver_with_spark(tmp_path: Path) -> None:
     """While tasks run, and between the manifest and the sinks; then it goes on with small epochs in its own process."""
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(7), 2100, 3), delay=5)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(7), 1500, 3), delay=5)
     for at in ("planned 3 0.1", "published 2"):
         killed(start(pipeline.folder, 300, 2, "local[2]", environment={"KILL_AT": at}))
     driver = start(pipeline.folder, 300, 2, "local[2]", single_task_rows=300)

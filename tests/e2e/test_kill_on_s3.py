@@ -1,8 +1,9 @@
-"""Drivers that are killed at any step, with their state on an S3 server, which goes away, too; and two at once."""
+"""Drivers that are killed at any step, with their state and their files on an S3 server, which goes away, too."""
 
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream_operators.state.object_files import ObjectFiles
 from tests.e2e.killing import POINTS, Killer, Order, steps_within
 from tests.e2e.test_kill import QUERIES, data, start
 from tests.object_stores.faulty_proxy import Fault, proxy_of
@@ -29,9 +31,35 @@ def same(pipeline: Pipeline) -> None:
         assert_same(pipeline.output(sink), pipeline.expected(sink))
 
 
+def moved(pipeline: Pipeline, server: S3Server, folder: str) -> ObjectFiles:
+    """Have a pipeline read and write its files on the server; what is there."""
+    there = ObjectFiles(server.uri(folder))
+    for file in (pipeline.folder / "input").iterdir():
+        there.put(f"input/{file.name}", file)
+    text = pipeline.folder / "pipeline.sql"
+    text.write_text(
+        re.sub(
+            r"'path' = '(\w+)'",
+            lambda path: f"'path' = '{server.uri(f'{folder}/{path[1]}')}'",
+            text.read_text(),
+        )
+    )
+    return there
+
+
+def fetched(pipeline: Pipeline, there: ObjectFiles) -> None:
+    """Copy what readers see of the output to where the pipeline would have written it."""
+    for name in there.list(""):
+        if name.startswith("out_") and "/." not in name:
+            (pipeline.folder / name).parent.mkdir(exist_ok=True)
+            there.download(name, pipeline.folder / name)
+
+
 def test_kills_at_points_and_steps(server: S3Server, tmp_path: Path) -> None:
+    """With the input and the output on the server, too."""
     rng = random.Random(5)
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1000, 3), delay=5)
+    there = moved(pipeline, server, "tables")
     where = {"STATE_DIR": server.uri("kills")}
     with Killer.running(tmp_path) as killer:
         for shards, point in enumerate(POINTS):
@@ -42,7 +70,9 @@ def test_kills_at_points_and_steps(server: S3Server, tmp_path: Path) -> None:
         assert first.killed, first.errors
         for step in steps_within(rng, first.steps, 5):
             killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step, environment=where))
-        killer.finish(Order(str(pipeline.folder), 60, 2, environment=where))
+        killer.finish(Order(str(pipeline.folder), 600, 2, environment=where))
+    assert there.list("out_1/.sqlstream/staging") == []
+    fetched(pipeline, there)
     same(pipeline)
 
 
@@ -74,10 +104,26 @@ def test_a_store_that_fails_now_and_then_and_is_away_for_a_while(server: S3Serve
     same(pipeline)
 
 
+def test_lists_that_lag(server: S3Server, tmp_path: Path) -> None:
+    """Where lists lack what was written in the last seconds, each driver goes on behind what the one before committed."""
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(4), 700, 3), delay=5)
+    there = moved(pipeline, server, "lagging")
+    with proxy_of(server) as proxy, Killer.running(tmp_path) as killer:
+        where = {"STATE_DIR": server.uri("lagging-state", port=proxy.port)}
+        killer.kill(Order(str(pipeline.folder), 60, 2, "collected", 2, environment=where))
+        proxy.list_lag_s = 3
+        for point in ("planned", "published", "committed"):
+            killer.kill(Order(str(pipeline.folder), 60, 2, point, 1, environment=where))
+        killer.finish(Order(str(pipeline.folder), 600, 2, environment=where))
+    fetched(pipeline, there)
+    same(pipeline)
+
+
 def test_two_drivers_on_one_state_directory(server: S3Server, tmp_path: Path) -> None:
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(random.Random(3), 700, 3), delay=5)
     where = {"STATE_DIR": server.uri("two")}
-    first = start(pipeline.folder, 60, 2, environment=where)
+    # So many epochs that it is still at work when the second one has started, on a busy machine, too.
+    first = start(pipeline.folder, 10, 2, environment=where)
     assert first.stdout is not None
     first.stdout.readline()
     first.stdout.readline()  # its first epoch is committed

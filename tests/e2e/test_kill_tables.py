@@ -18,7 +18,7 @@ from tests.runtime.support import manifests
 
 __all__ = ["Database", "Server", "database", "postgres_server"]
 
-KILLS = 6
+KILLS = 5
 SQL = """
 CREATE TABLE t (k INT, s STRING, v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
 
@@ -102,7 +102,7 @@ def test_tables_are_right_after_kills_at_any_step(tmp_path: Path, database: Data
             killer.kill(replace(order, point=point))
         for step in steps_within(rng, first.steps, KILLS):
             killer.kill(replace(order, step=step))
-        killer.finish(order)
+        killer.finish(replace(order, rows_per_epoch=700))
     expected = {name: _expected(tmp_path, query) for name, query in EXPECTED.items()}
     assert _tables(tmp_path, database) == expected
     last = max(manifests(tmp_path / "state"))

@@ -110,7 +110,7 @@ def written(folder: Path) -> list[str]:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_long_query_gives_what_duckdb_gives(name: str, folder: Path) -> None:
     make, length = QUERIES[name]

@@ -68,6 +68,7 @@ def test_each_row_is_read_or_refused(
     assert (world.read(), letters(world)) == (read, refused)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", ["a b", "ü%20ñ", "new\nline", "a%41", "q\"'`$x", "\\back", "日本", " lead", "trail ", "a;b", "a#b", "a?b*"]
 )  # fmt: skip

@@ -50,6 +50,7 @@ def write(path: Path, values: list[str | None], *, keys: list[str | None] | None
     return path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at", [0, 1, 500, 999])
 @pytest.mark.parametrize("name", ["b.json", "b.parquet", "b.csv"])
 def test_the_row_is_named_by_file_and_line(tmp_path: Path, name: str, at: int) -> None:

@@ -134,6 +134,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", QUERIES)
 def test_query(name: str, tmp_path: Path) -> None:
     pipeline = Pipeline.create(tmp_path / "p", [QUERIES[name]], [ROWS[:3], ROWS[3:]], delay=60)

@@ -72,9 +72,17 @@ def numbers(folder: Path) -> list[int]:
 
 
 @pytest.mark.spark
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    ("number", "whom"),
-    [(signal.SIGTERM, "all"), (signal.SIGTERM, "group"), (signal.SIGINT, "group"), (signal.SIGHUP, "group")],
+    ("whom", "number"),
+    [
+        ("all", signal.SIGTERM),
+        ("all", signal.SIGINT),
+        ("all", signal.SIGHUP),
+        ("group", signal.SIGTERM),
+        ("group", signal.SIGHUP),
+        ("group", signal.SIGINT),
+    ],
 )
 def test_a_signal_to_all_processes_is_a_clean_stop(
     tmp_path: Path, sqlstream_here: Sqlstream, number: signal.Signals, whom: str
@@ -114,8 +122,9 @@ def test_a_signal_while_spark_starts_is_a_clean_stop(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.kill
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_the_local_runner_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path, "tests.e2e.driver", str(tmp_path), "1000", "2", HANDLE_SIGNALS="1")
     assert process.stdout is not None
@@ -128,6 +137,7 @@ def test_the_local_runner_stops_cleanly(tmp_path: Path, number: signal.Signals) 
     assert numbers(tmp_path) == list(range(1, ROWS + 1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.kill
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_run_at_once(tmp_path: Path, number: signal.Signals) -> None:

@@ -188,6 +188,7 @@ def _time(seconds: str) -> str:
     return f"2024-01-01 00:00:{whole}.{fraction:0<3}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_windows_are_what_a_join_with_them_gives(name: str, tmp_path: Path) -> None:
     query, judge = CASES[name]

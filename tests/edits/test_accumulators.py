@@ -78,6 +78,7 @@ DERIVED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DERIVED)
 @settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())

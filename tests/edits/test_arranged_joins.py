@@ -34,6 +34,7 @@ DERIVABLE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
 @pytest.mark.parametrize("name", DERIVABLE)
 @settings(max_examples=examples(1), deadline=None, phases=PHASES)

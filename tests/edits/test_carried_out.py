@@ -78,6 +78,7 @@ def run(plan: PhysicalPlan, before: Loaded, now_us: int = 0) -> MemoryStores:
     return stores
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())

@@ -111,7 +111,7 @@ ROWS = [("a", 1, 1), ("a", 40_000, 2), ("b", 3_000_000_000, 300), ("b", 200, 70_
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6, each_value=False)
 def test_a_type_is_widened_because_rows_overflowed_it(query: str, format_: str, tmp_path: Path) -> None:
     write(tmp_path, "0", ROWS, format_)
     v, w = ("SMALLINT", "TINYINT"), ("BIGINT", "BIGINT")
@@ -174,6 +174,7 @@ def test_a_table_that_keeps_what_it_was_given_is_told_of_and_the_letters_stay(tm
     assert sum(letters(tmp_path).values()) == 1  # it is not in the files
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["backfilled", "adapted", "prepared", "published", "committed"])
 def test_killed_while_letters_are_withdrawn(point: str, tmp_path: Path) -> None:
     write(tmp_path, "0", ROWS, "json")
@@ -197,7 +198,7 @@ def test_two_tables_of_one_source_that_read_other_columns(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", seeds(12))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_chains_of_edits_over_rows_that_can_not_all_be_read(seed: int, tmp_path: Path) -> None:
     random_ = random.Random(seed)
     format_ = random_.choice(FORMATS)

@@ -104,7 +104,7 @@ def some_rows(seed: int, number: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("cut", [0, 7, 25])
 @pytest.mark.parametrize("name", EDITS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5, each_value=False)
 def test_after_an_edit_the_answer_is_the_new_querys_over_all_rows(name: str, cut: int) -> None:
     assert _carried(EDITS[name], cut) <= {Verdict.KEEP, Verdict.ADAPT}
 

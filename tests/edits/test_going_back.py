@@ -33,6 +33,7 @@ def run(folder: Path, query: str, number: int) -> None:
     assert_same(held(folder, [c.name for c in plan.physical.sinks[0].schema]), batch(folder, plan, ROWS))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("numbers", [(0, 1, 2, 3, 0, 1, 2), (0, 1, 0, 1, 0, 1, 0)])
 def test_former_texts(name: str, numbers: tuple[int, ...], tmp_path: Path) -> None:

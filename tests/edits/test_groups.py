@@ -87,9 +87,9 @@ ROLLED_UP = {
 
 @FORMATS
 @pytest.mark.parametrize("name", ROLLED_UP)
-@settings(max_examples=examples(2), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(st.data())
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8, each_value=False)
 def test_new_groups_are_made_of_old_ones(name: str, format_: str, draw: st.DataObject) -> None:
     old, new = (planned(query, format_) for query in ROLLED_UP[name])
     [edit] = assert_derived(old, new, draw.draw(data(format_)))
@@ -227,9 +227,10 @@ DISTINCT = {
 }
 
 
+@pytest.mark.sampled(2)
 @FORMATS
 @pytest.mark.parametrize("name", DISTINCT)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(st.data())
 def test_distinct_values_of_several_groups_are_counted_once(
     name: str, format_: str, draw: st.DataObject

@@ -51,6 +51,7 @@ def test_the_best_of_a_window_is_the_same_in_whatever_order_its_conditions_stand
     assert one == other
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EDITS)
 def test_what_comes_behind_an_edit(name: str, tmp_path: Path) -> None:
     query, verdict = EDITS[name]

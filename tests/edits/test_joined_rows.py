@@ -65,7 +65,7 @@ DERIVABLE = {
 @pytest.mark.parametrize("name", DERIVABLE)
 @settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6, each_value=False)
 def test_both_sides_are_found_in_another_join(name: str, format_: str, draw: st.DataObject) -> None:
     old, new = (planned(text, format_) for text in DERIVABLE[name])
     [edit] = assert_derived(old, new, draw.draw(data(format_)))

@@ -34,6 +34,7 @@ def planned(folder: Path, kind: str, sinks: tuple[str, ...], on: str) -> Planned
     return plan_file(folder / "p.sql")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "on"), [*((kind, ON[0]) for kind in KINDS), (KINDS[2], ON[1]), (KINDS[0], ON[2])]
 )

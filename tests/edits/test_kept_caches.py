@@ -37,6 +37,7 @@ def more(folder: Path, number: int) -> None:
     (folder / "in" / f"{number}.csv").write_text(f"k,v\n{lines}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("figure", ["NULL", "COUNT(*) * 10"])
 def test_nothing_is_restored(

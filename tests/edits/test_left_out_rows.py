@@ -32,6 +32,7 @@ def check(folder: Path, sql: str) -> None:
     assert {name: held(folder / name) for name in wanted} == wanted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "query",
     [

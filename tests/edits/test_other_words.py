@@ -254,6 +254,7 @@ def chosen_format(one: str, other: str) -> str:
     return (APPEND, CHANGES)[(len(one) + len(other)) % 2]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("one", "other"), CONDITIONS)
 def test_conditions_in_other_words_keep_the_state(one: str, other: str) -> None:
     format_ = chosen_format(one, other)
@@ -265,7 +266,7 @@ def test_conditions_in_other_words_keep_the_state(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [*QUERIES, *APPENDED])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_queries_in_other_words_go_on(one: str, other: str) -> None:
     for format_ in (APPEND,) if (one, other) in APPENDED else (APPEND, CHANGES):
         old, new = planned(one, format_), planned(other, format_)
@@ -288,6 +289,7 @@ ONE_WAY = [
 ]
 
 
+@pytest.mark.sampled(2)
 @FORMATS
 @pytest.mark.parametrize(("one", "other"), ONE_WAY)
 def test_what_is_kept_is_enough_one_way(one: str, other: str, format_: str) -> None:

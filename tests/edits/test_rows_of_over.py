@@ -36,6 +36,7 @@ EDITS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
 @pytest.mark.parametrize("name", EDITS)
 @settings(max_examples=examples(1), deadline=None, phases=PHASES)

@@ -163,6 +163,7 @@ def ranked(draw: st.DrawFn) -> Pair:
 CASES = {"groups": (groups(), 8), "windows": (windows(), 8), "ranked": (ranked(), 20)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
 @pytest.mark.parametrize("kind", CASES)
 def test_whatever_is_derived_is_what_the_new_operator_has(kind: str, format_: str) -> None:

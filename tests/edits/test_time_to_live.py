@@ -38,6 +38,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
 @pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=examples(1), deadline=None, phases=PHASES)

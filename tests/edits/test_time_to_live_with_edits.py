@@ -111,7 +111,7 @@ class Job:
         return sum(found.values())
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12, each_value=False)
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("name", [*EDITS, *DROPPED])
 def test_nothing_was_forgotten(name: str, life: str, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_nothing_was_forgotten(name: str, life: str, tmp_path: Path) -> None:
     assert not job.forgotten()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["projection", "filter on a key", "having"])
 @pytest.mark.parametrize("after", ["1 h", "5 h", None])
 @pytest.mark.parametrize("sink", [KEYED, CHANGELOG])

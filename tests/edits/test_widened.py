@@ -27,6 +27,7 @@ SAME_VALUES_OF_ROWS_THAT_STAY = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("format_", "query"),
     [(APPEND, q) for q in SAME_VALUES_OF_ROWS_THAT_STAY.values()]

@@ -55,6 +55,7 @@ SAME_SLICES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SAME_SLICES)
 @settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(epochs=appended(spread_s=60))

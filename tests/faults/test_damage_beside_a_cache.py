@@ -66,6 +66,7 @@ def damage(file: Path, how: str) -> None:
         file.write_bytes(content[:-1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
@@ -94,6 +95,7 @@ def test_it_is_told_by_who_looks_and_not_copied(folder: Path, capsys: Captured, 
     assert file.name in printed
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["flipped", "short", "gone"])
 @pytest.mark.parametrize("kind", ["*.json", "*.sql"])
 def test_the_next_run_writes_plans_anew(folder: Path, kind: str, how: str) -> None:

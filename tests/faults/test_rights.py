@@ -51,6 +51,7 @@ def rows(folder: Path) -> list[int]:
     return sorted(json.loads(line)["v"] for file in files for line in file.read_text().splitlines())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["in", "in/sub", "in/1.csv"])
 def test_input(tmp_path: Path, what: str) -> None:
     pipeline(tmp_path, FILES)
@@ -68,6 +69,7 @@ def test_a_folder_that_can_be_listed_and_not_entered(tmp_path: Path) -> None:
         refused(run(tmp_path), tmp_path / "in/1.csv")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
 def test_input_that_was_listed(tmp_path: Path, format_: str) -> None:
     """The first run lists both files, and reads one: the other is damaged."""

@@ -74,6 +74,7 @@ def sunk(path: Path, types: dict[str, str], rows: dict[str, list[Any]], **option
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
 @pytest.mark.parametrize("sync_interval", [1, 500, 16_000])
 def test_read_as_fastavro_wrote_it(tmp_path: Path, duck: DuckSession, codec: str, sync_interval: int) -> None:

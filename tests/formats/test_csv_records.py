@@ -59,7 +59,7 @@ def test_flinks_options(duck: DuckSession) -> None:
 TEXTS = ["", "x", '"', ",", "\n", "\r\n", "\\", "'", "#", "ü", " ", "NULL", ";", '""', '\\"']
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_what_is_written_is_read(duck: DuckSession, seed: int) -> None:
     chosen = random.Random(seed)
     options = dict(
@@ -86,7 +86,7 @@ def test_what_is_written_is_read(duck: DuckSession, seed: int) -> None:
     assert [tuple(row.values()) for row in table.to_pylist()] == [(*row, i) for i, row in enumerate(rows)]
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_a_record_is_what_it_is_alone(duck: DuckSession, seed: int) -> None:
     chosen = random.Random(seed)
     pieces = ["1", ",", '"', "x", "\n", "\r", ",y", '1,"a"', "#", '""', "2,z", "\\"]

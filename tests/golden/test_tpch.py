@@ -37,9 +37,9 @@ def test_every_prefix_of_all_queries(tmp_path: Path) -> None:
                 except AssertionError as error:
                     raise AssertionError(f"{name} after {dict(read)}: {error}") from error
 
-        run_here(planned, tmp_path, parallelism=2, rows_per_epoch=600, on_epoch=compare)
+        run_here(planned, tmp_path, parallelism=2, rows_per_epoch=700, on_epoch=compare)
     assert read == Counter({table: len(lines(table)) for table in TABLES})
-    assert len(epochs) > 3
+    assert len(epochs) > 2
 
 
 def test_no_query_makes_all_pairs_where_an_equality_says_which() -> None:

@@ -41,6 +41,7 @@ def kept(given: golden.Pipeline, rows_per_epoch: int | None = 2) -> list[tuple[s
     return list(files.read(written.file, written.schema).rows)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_key_has_one_row(tmp_path: Path, sink: str) -> None:
     text = f"""

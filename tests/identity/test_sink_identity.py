@@ -196,6 +196,8 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     assert harmless == {
         "auto-compaction",
         "avro.codec",
+        "compaction.file-size",
+        "credential",
         *(f"{prefix}json.fail-on-missing-field" for prefix in ("", "key.", "value.")),
         "parquet.compression",
         "partition.time-extractor.timestamp-formatter",
@@ -219,6 +221,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         "sink.rolling-policy.rollover-interval",
         "sink.transactional-id-prefix",
         "standard-error",
+        "token",
         *(
             f"{prefix}{format_}.{name}"
             for prefix in ("", "key.", "value.")
@@ -226,7 +229,12 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
             for name in _HOW_A_REGISTRY_IS_REACHED
         ),
     }
-    assert {d.name for d in REGISTERED.descriptors if d.sink.records_epochs} == {"duckdb", "postgres"}
+    assert {d.name for d in REGISTERED.descriptors if d.sink.records_epochs} == {
+        "delta",
+        "duckdb",
+        "iceberg",
+        "postgres",
+    }
 
 
 @pytest.mark.parametrize("password", ["'password' = 'a1'", "'username' = 'me', 'password' = 'b2'"])

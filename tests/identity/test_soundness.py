@@ -251,7 +251,7 @@ def _in_other_words(seeds: Iterable[int], worlds: Worlds) -> Iterator[Member]:
 
 def test_one_meaning_is_one_content(worlds: Worlds) -> None:
     by_meaning, by_words = cache(meant), cache(identities)
-    several = list(_in_other_words(seeds(15), worlds))
+    several = list(_in_other_words(seeds(10), worlds))
     different = search(several, worlds, by_meaning)
     assert not different, _described(different)
     planned = []

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.object_stores.s3_server import S3Server
+
+_LISTED = re.compile(
+    rb"<Contents>(?:(?!</Contents>).)*<LastModified>([^<]+)</LastModified>.*?</Contents>", re.DOTALL
+)
 
 
 class Fault(Enum):
@@ -26,9 +32,13 @@ class Fault(Enum):
 
 @dataclass
 class Proxy:
-    """Which requests get which fault is `choose`'s: of a method, a path and how many such there were before."""
+    """Which requests get which fault is `choose`'s: of a method, a path and how many such there were before.
+
+    Lists lack what was written in the last `list_lag_s` seconds.
+    """
 
     port: int
+    list_lag_s: float = 0.0
     choose: Callable[[str, str, int], Fault] = lambda method, path, before: Fault.NONE
     requests: Counter[str] = field(default_factory=Counter)
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -40,6 +50,16 @@ class Proxy:
             self.seen[method, path] += 1
             self.requests[method] += 1
         return self.choose(method, path, before)
+
+
+def _not_yet(content: bytes, lag_s: float) -> bytes:
+    """A list without the objects that are younger."""
+
+    def kept(found: re.Match[bytes]) -> bytes:
+        written = datetime.fromisoformat(found[1].decode())
+        return found[0] if (datetime.now(UTC) - written).total_seconds() > lag_s else b""
+
+    return _LISTED.sub(kept, content) if lag_s else content
 
 
 @contextmanager
@@ -77,6 +97,8 @@ def proxy_of(server: S3Server) -> Iterator[Proxy]:
                 self._answer(answer.status, given, content, only=len(content) // 2)
                 self._reset()
                 return
+            if "list-type=2" in self.path:
+                content = _not_yet(content, proxy.list_lag_s)
             self._answer(answer.status, given, content)
 
         def _answer(

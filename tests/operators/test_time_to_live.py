@@ -236,6 +236,7 @@ rows_of_an_epoch = st.lists(
 epochs = st.lists(st.tuples(st.integers(0, 9), rows_of_an_epoch), min_size=1, max_size=7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", SPECS)
 @settings(max_examples=examples(4))
 @given(epochs, st.sampled_from([2, 3, 5, 200]))

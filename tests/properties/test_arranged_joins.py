@@ -43,7 +43,7 @@ def test_every_prefix_where_joins_share_what_they_keep(tmp_path: Path) -> None:
     # t by k as either type that it is compared in, u and c by k; each with the rows without a key, which an outer join
     # gives, and without them; of u and c also the keys alone.
     assert kept(plan(tmp_path, SHARING, ROWS).physical) == (10, 0, Counter({2: 10}))
-    check(tmp_path, SHARING, ROWS, rows_per_epoch=7)
+    check(tmp_path, SHARING, ROWS, rows_per_epoch=10)
 
 
 def test_a_restart_with_other_shards_goes_on_with_arrangements(tmp_path: Path) -> None:

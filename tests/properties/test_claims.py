@@ -150,6 +150,7 @@ KEYS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", KEYS)
 def test_the_key_that_there_is_is_found_and_no_other(query: str, tmp_path: Path) -> None:
     data = [

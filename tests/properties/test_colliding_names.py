@@ -408,6 +408,7 @@ def check(folder: Path, case: Case, names: Mapping[str, str]) -> None:
             raise AssertionError(f"{who}: {error}\n{text}\n{script.sinks[0][1]}") from None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_names_that_differ_give_the_answer(case: str, tmp_path: Path) -> None:
     """That the answers are right, where nothing collides."""
@@ -418,7 +419,7 @@ def test_names_that_differ_give_the_answer(case: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24, each_value=False)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("case", CASES)
 def test_names_that_collide_give_the_same(case: str, seed: int, tmp_path: Path) -> None:
@@ -458,7 +459,7 @@ OURS = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12, each_value=False)
 @pytest.mark.parametrize("number", range(len(OURS)))
 @pytest.mark.parametrize("case", CASES)
 def test_names_that_are_ours_give_the_same(case: str, number: int, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def edits(draw: st.DrawFn) -> list[str]:
 
 
 @settings(
-    max_examples=examples(10),
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -92,7 +92,7 @@ def edits(draw: st.DrawFn) -> list[str]:
     edits(),
     rows(),
     rows(),
-    st.integers(1, 9),
+    st.integers(3, 9),
     st.lists(st.integers(1, 3), min_size=4, max_size=4),
 )
 def test_a_chain_of_edited_queries(

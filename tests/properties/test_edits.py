@@ -166,7 +166,7 @@ class _Edit:
 
 def test_an_edit_is_refused_or_the_table_is_the_new_querys_answer() -> None:
     outcomes: Counter[str] = Counter()
-    for seed in seeds(60):
+    for seed in seeds(32):
         with tempfile.TemporaryDirectory() as name:
             edit = _Edit(seed, Path(name))
             if not edit.can_be_judged:

@@ -91,7 +91,7 @@ def changes(
 ) -> list[dict[str, Any]]:
     """Some lines of a file; `there` are the rows without a key that have not gone."""
     lines = []
-    for n in range(random_.randint(1, 4)):
+    for n in range(random_.randint(2, 6)):
         new = row(random_, 10 * step + n)
         if not kind.startswith("changes"):
             there.append(new)
@@ -112,7 +112,7 @@ def row(random_: random.Random, i: int) -> dict[str, Any]:
     return {"k": random_.randint(0, 1), "s": random_.choice("ab"), "x": x, "i": i}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8, each_value=False)
 @pytest.mark.parametrize("kind", FROM)
 @pytest.mark.parametrize("query", QUERIES)
 def test_runs_and_edits(query: str, kind: str, tmp_path: Path) -> None:
@@ -125,14 +125,14 @@ def test_runs_and_edits(query: str, kind: str, tmp_path: Path) -> None:
         there: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         found: Counter[tuple[Any, ...]] = Counter()
-        for step in range(5):
+        for step in range(3):
             lines = changes(random_, kind, step, there)
             more = [row(random_, 100 + step)] if random_.random() < 0.7 else []
             others += more
             for to in (folder, whole):
                 write(to, "t", step, lines)
                 write(to, "u", step, more)
-            if step == 3:
+            if step == 1:
                 run(folder, "a count" if query != "a count" else "max", kind)
             found = run(folder, query, kind)
         assert found == run(whole, query, kind) or query in EITHER
@@ -149,6 +149,7 @@ def batch(query: str, rows: list[dict[str, Any]], others: list[dict[str, Any]]) 
         return Counter(con.execute(f"SELECT a, b FROM ({QUERIES[query].format(t='t')})").fetchall())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", ["MIN(x)", "MAX(x)"])
 @pytest.mark.parametrize("first", [0.0, -0.0])
 def test_a_table_without_a_key(query: str, first: float, tmp_path: Path) -> None:

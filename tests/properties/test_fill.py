@@ -22,6 +22,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", QUERIES)
 def test_rows_are_those_of_duckdb(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query)

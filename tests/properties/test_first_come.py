@@ -83,7 +83,7 @@ def _duckdb(rows: list[dict[str, Any]], query: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("cut", [1, 3, None])
 @pytest.mark.parametrize("query", [*GIVEN_ONCE, *CHANGING])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_the_first_that_come_are_given_once(query: str, cut: int | None, tmp_path: Path) -> None:
     rows = _rows(len(query))
     planned = _planned(tmp_path, f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};", rows)
@@ -125,6 +125,7 @@ def test_windows_can_follow(cut: int | None, tmp_path: Path) -> None:
         assert_same(collected.folded("out"), wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", [q for q in GIVEN_ONCE if "UNNEST" not in q])
 def test_a_later_run_gives_only_what_is_new(query: str, tmp_path: Path) -> None:
     rows = _rows(5)

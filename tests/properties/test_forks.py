@@ -94,7 +94,7 @@ def fork(
         assert_same(own.folded("out"), batch(folder, planned, data))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_fork_has_the_whole_answer(name: str, tmp_path: Path) -> None:
     after = 1 + len(name) % 3
@@ -113,7 +113,7 @@ def test_a_fork_of_an_edited_query(name: str, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=examples(7),
+    max_examples=examples(5),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

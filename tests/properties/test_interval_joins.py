@@ -241,9 +241,11 @@ _SOME = 4
 GROUPS = [sorted(QUERIES)[n::_SOME] for n in range(_SOME)]
 
 
+@pytest.mark.parametrize("shards", [2, 1])
 @pytest.mark.parametrize("names", GROUPS, ids=[f"{g[0]} …" for g in GROUPS])
-def test_every_join(tmp_path: Path, names: list[str]) -> None:
-    check(tmp_path, names, ROWS, rows_per_epoch=8)
+@pytest.mark.sampled(2)
+def test_every_join(tmp_path: Path, names: list[str], shards: int) -> None:
+    check(tmp_path, names, ROWS, rows_per_epoch=10, layouts=(shards,))
 
 
 #: Four rows per epoch of each. The second closes what the watermark of the first, 12.999 s, lets it close; the third has the

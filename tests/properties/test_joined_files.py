@@ -172,6 +172,7 @@ def test_two_files_of_other_sources_with_one_name(files: Files) -> None:
     files.check(both)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("behind", "order"), [("one", ("one", "two")), ("two", ("one", "two")), ("two", ("two", "one"))]
 )
@@ -302,6 +303,7 @@ def test_windows_of_another_time_are_read_again_by_consent(files: Files) -> None
     files.check(both)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at", ["planned", "backfilled", "adapted", "prepared"])
 def test_killed_in_the_middle(at: str, files: Files) -> None:
     files.add("in", "0", 0, 50)

@@ -244,9 +244,11 @@ _SOME = 7
 GROUPS = [sorted(QUERIES)[n::_SOME] for n in range(_SOME)]
 
 
+@pytest.mark.parametrize("shards", [2, 1])
 @pytest.mark.parametrize("names", GROUPS, ids=[f"{g[0]} …" for g in GROUPS])
-def test_every_prefix(tmp_path: Path, names: list[str]) -> None:
-    check(tmp_path, [QUERIES[name] for name in names], ROWS, rows_per_epoch=7)
+@pytest.mark.sampled(2)
+def test_every_prefix(tmp_path: Path, names: list[str], shards: int) -> None:
+    check(tmp_path, [QUERIES[name] for name in names], ROWS, rows_per_epoch=10, parallelism=shards)
 
 
 _SMALL = st.none() | st.integers(0, 3)

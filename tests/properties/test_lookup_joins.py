@@ -238,6 +238,7 @@ def shown(value: object) -> str:
 POINTS: tuple[Point, ...] = ("planned", "run", "prepared", "published", "committed", "collected")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_an_epoch_that_is_replayed_finds_the_same_rows(tmp_path: Path, point: Point) -> None:
     """The run ends at every step of an epoch, and the table is another one before the next run."""

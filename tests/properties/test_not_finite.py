@@ -50,7 +50,7 @@ def _by_hand(count: int, variance: float | None, of_different: float | None, *, 
     return [(count, variance, sample, root, deviation, error, of_different)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(12, each_value=False)
 @pytest.mark.parametrize("cut", [1, 2, 3, None])
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("name", CASES)
@@ -95,7 +95,7 @@ OVER_DOUBLES = (
 
 
 @settings(
-    max_examples=examples(30),
+    max_examples=examples(8),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

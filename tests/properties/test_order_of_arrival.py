@@ -112,7 +112,7 @@ def test_it_is_duckdbs_answer_whatever_the_epochs_the_shards_and_the_runs(tmp_pa
                 assert_same(collected.folded(f"out_{number}"), result_of(query, ROWS[:read]))
 
         run_here(plan, tmp_path, rows_per_epoch=2, max_epochs=2, on_epoch=compare)
-        run_here(plan, tmp_path, rows_per_epoch=3, parallelism=3, on_epoch=compare)
+        run_here(plan, tmp_path, rows_per_epoch=6, parallelism=3, on_epoch=compare)
     assert read == len(ROWS)
     files = sorted(map(str, (tmp_path / "input").iterdir()))
     script = to_duckdb(plan, lambda _: files)

@@ -25,6 +25,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_window(call: str, tmp_path: Path) -> None:
     check_verbatim(
@@ -37,6 +38,7 @@ def test_a_window(call: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", [c for c in CALLS if c.startswith("MODE")])
 def test_rows_that_may_go(call: str, tmp_path: Path) -> None:
     """Over groups, which are taken back, and over append-only rows."""

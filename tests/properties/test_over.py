@@ -86,7 +86,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_every_prefix(tmp_path: Path, name: str) -> None:
     check(tmp_path, f"{QUERIES[name]} EMIT CHANGES", ROWS, rows_per_epoch=5)
 
@@ -170,6 +170,7 @@ def test_random_frames(
         check(Path(folder), query, data, rows_per_epoch=rows_per_epoch, parallelism=parallelism)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["running", "before and behind", "over the best", "in orders of their own"])
 def test_runs_that_are_rescaled(name: str, tmp_path: Path) -> None:
     layouts = [(2, 128), (3, 64), (4, 5)]

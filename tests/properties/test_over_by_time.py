@@ -119,7 +119,7 @@ DATA[20] = DATA[19]
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 def test_every_row_is_given_once(tmp_path: Path, name: str) -> None:
     planned = plan(tmp_path / "plan", QUERIES[name], DATA)
     assert [s.changelog for s in planned.physical.sinks] == [

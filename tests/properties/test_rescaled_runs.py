@@ -100,7 +100,7 @@ def check(
         assert_same(collected.folded("out"), batch(folder, planned, data))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", QUERIES)
 def test_updating_queries(name: str, tmp_path: Path) -> None:
     layouts = [(2, 128), (3, 64 + len(name)), (4, 5)]
@@ -131,7 +131,7 @@ def test_random_queries(
 
 @pytest.mark.parametrize("layout", [(2, 64), (3, 128), (4, 4)])
 @pytest.mark.parametrize("name", ["count by key", "distinct aggregates", "top 2", "arrays", "global"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_a_fork_may_be_laid_out_otherwise(name: str, layout: Layout, tmp_path: Path) -> None:
     planned = plan(tmp_path, QUERIES[name], ROWS)
     assert not missing_answers(planned.physical, "out")

@@ -91,7 +91,7 @@ def cuts(chance: random.Random, data: Input) -> list[Cut]:
     ends = [dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True)]
     ends.append({"t": len(data.t), "u": len(data.u)})
     return [
-        Cut(rows, chance.choice([None, 7, 20]), chance.choice([1, 2, 3]), drain=number == count - 1)
+        Cut(rows, chance.choice([None, 10, 20]), chance.choice([1, 2, 3]), drain=number == count - 1)
         for number, rows in enumerate(ends)
     ]
 
@@ -126,13 +126,13 @@ def planned_in(folder: Path, queries: Sequence[str], settings: str = "") -> Plan
 @pytest.mark.parametrize(
     ("settings", "seed"),
     [
-        *(("", seed) for seed in seeds(6)),
-        *(("SET 'table.exec.emit.allow-lateness' = '4 s';\n", seed) for seed in seeds(2)),
+        *(("", seed) for seed in seeds(3)),
+        *(("SET 'table.exec.emit.allow-lateness' = '4 s';\n", seed) for seed in seeds(1)),
     ],
 )
 def test_the_drained_result_of_any_runs_is_that_of_one(settings: str, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
-    queries = {**WINDOWS, **{name: JOINS[name] for name in chance.sample(sorted(JOINS), 5)}}
+    queries = {**WINDOWS, **{name: JOINS[name] for name in chance.sample(sorted(JOINS), 3)}}
     if settings:
         queries = {name: WINDOWS[name] for name in LATE}
     data = Input(rows_in_order(chance, 90), rows_in_order(chance, chance.choice([20, 90])))

@@ -277,13 +277,14 @@ def _rows() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", EARLY)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_early_results_are_the_batch_over_the_rows_so_far(name: str, tmp_path: Path) -> None:
     table = TABLE.replace("'3' SECOND", "'90' SECOND")  # nothing is late
     with mock.patch.object(updating, "TABLE", table):
         check(tmp_path, EARLY[name].format(w=SESSION) + " EMIT CHANGES", _rows(), rows_per_epoch=7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", AT_CLOSE)
 def test_what_is_given_at_the_close_is_the_batch_in_the_end(name: str, tmp_path: Path) -> None:
     rows = sorted(_rows(), key=lambda row: row["ts"])

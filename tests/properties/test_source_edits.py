@@ -83,7 +83,7 @@ def goes_on(folder: Path, old: Planned, new: Planned, cut: int) -> None:
     assert reported == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(14, each_value=False)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("format_", ["json", "parquet", "changelog-json"])
@@ -171,7 +171,7 @@ def given(collected: Collected) -> dict[int, tuple[int, int]]:
     return {int((start - START).total_seconds()): (int(c), int(s)) for start, c, s in rows}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("cut", [1, 4, 7, 11, 15])
 @pytest.mark.parametrize(("before", "after"), [(5, 20), (20, 5), (5, 0), (0, 30), (15, 15)])
 def test_another_delay_of_the_watermark(before: int, after: int, cut: int, tmp_path: Path) -> None:
@@ -236,6 +236,7 @@ def test_what_a_file_has_behind_a_declared_type_is_read_again(tmp_path: Path) ->
         assert sorted(con.sql("SELECT * FROM out").fetchall()) == [(0, 7, 1.8), (1, 7, 1.9), (2, 6, 1.7)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("aggregate", ["COUNT(*)", "MAX(v)", "COUNT(DISTINCT v)"])
 @pytest.mark.parametrize("delay", [1, 30])
 def test_another_delay_holds_from_the_next_row_on(aggregate: str, delay: int, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def _value(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("file", "parallelism"), _RUNS, ids=lambda value: getattr(value, "stem", None))
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 def test_each_step_gives_the_rows_that_are_written(tmp_path: Path, file: Path, parallelism: int) -> None:
     script = Script.read(file)
     planned = script.plan(tmp_path)

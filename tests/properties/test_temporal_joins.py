@@ -202,6 +202,7 @@ _SOME = 4
 GROUPS = [sorted(QUERIES)[n::_SOME] for n in range(_SOME)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", GROUPS, ids=[f"{g[0]} …" for g in GROUPS])
 def test_what_is_given_is_final(tmp_path: Path, names: list[str]) -> None:
     check(tmp_path, [QUERIES[name] for name in names], ROWS, rows_per_epoch=9, parallelism=(2, 3))

@@ -60,7 +60,7 @@ CASES: dict[str, tuple[list[Step], int]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, each_value=False)
 @pytest.mark.parametrize("what", ["COUNT(*)", "COUNT(v + 1)"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_count(name: str, what: str, tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 def test_rows_are_those_of_duckdb(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query)
 
@@ -372,6 +372,7 @@ SPELLED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("query", SPELLED)
 def test_rows_are_those_of_duckdb_in_its_own_spelling(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query, duckdb_says=SPELLED[query])

@@ -209,6 +209,7 @@ EARLY = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EARLY)
 def test_early_results_are_the_batch_over_the_rows_so_far(name: str, tmp_path: Path) -> None:
     rows = [

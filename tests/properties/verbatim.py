@@ -70,7 +70,7 @@ def check_verbatim(
     rows: Sequence[Mapping[str, Any]] = ROWS,
     *,
     duckdb_says: str | None = None,
-    cuts: Sequence[int | None] = (2, None),
+    cuts: Sequence[int | None] = (3, None),
 ) -> None:
     """A stream in epochs of so many rows (None: of all) and the referee give what DuckDB does for the query itself.
 

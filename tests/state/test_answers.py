@@ -71,6 +71,7 @@ LOOK_UPS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("query", "columns", "relation", "names", "where"), LOOK_UPS)
 def test_a_look_up_gives_what_duckdb_gives(
     query: str, columns: str, relation: str, names: str, where: str, tmp_path: Path

@@ -156,6 +156,7 @@ def test_a_filled_state_is_shown(kind: str) -> None:
     assert shown
 
 
+@pytest.mark.sampled(2)
 @EVERY
 def test_an_empty_state_is_shown(kind: str) -> None:
     empty = ShardVersion.empty().to_json()

@@ -43,6 +43,7 @@ class AllRows:
         yield ROWS.slice(4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "where",
     [

@@ -42,6 +42,7 @@ TYPES: dict[str, tuple[list[Any], str]] = {
 SCANNED = ("DOUBLE", "TIMESTAMP_NS", "TIMETZ", "BIT", "ENUM('sad', 'ok', 'it''s')")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_key_of_each_type(type_: str, tmp_path: Path) -> None:
     values, literal = TYPES[type_]

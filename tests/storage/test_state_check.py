@@ -50,6 +50,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", ["sinks/identity.json", "staged/sinks/*/*/*", "staging/dead-letter/*", "dead-letter/*"]
 )

@@ -13,18 +13,22 @@ installed, in the profiles of the AWS command line.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 from sqlstream_operators.errors import MachineError, StorePlaceError
@@ -34,7 +38,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 #: Of the answers that say that a request is wrong those that say to send it again.
 _LATER = frozenset((408, 409, 425, 429))
 #: The schemes of URIs, and the kind of store each is.
-_SCHEMES = {
+SCHEMES = {
     "s3": "s3",
     "s3a": "s3",
     "gs": "gs",
@@ -44,6 +48,8 @@ _SCHEMES = {
     "abfs": "az",
     "abfss": "az",
 }
+#: What pyarrow calls options of `obstore`.
+_RENAMED = {"force_virtual_addressing": "virtual_hosted_style_request"}
 #: How long a request is repeated that a store does not answer, or answers with "later" (HTTP 429, 500, 503), and the
 #: longest pause before it is, s.
 _RETRY_S, _PAUSE_S = 60, 5
@@ -53,12 +59,49 @@ _TRIED = ".exclusive-"
 _PART = 8 << 20
 #: What the AWS command line keeps its profiles in, and what other sources of credentials are found by.
 _PROFILES = ("~/.aws/credentials", "~/.aws/config")
+#: What names of variables of the environment begin with that say something of a cloud's stores.
+_CLOUDS = ("AWS_", "AZURE_", "GOOGLE_", "MSI_", "IDENTITY_", "FABRIC_", "HOME")
+#: Who says which region a bucket is in, how long that is waited for (s), and what of the environment says it, too.
+_AMAZON, _REGION_S = "https://s3.amazonaws.com", 5
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+_ROLES = re.compile(r"//(169\.254\.169\.254|metadata\.google\.internal)\b")
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 )
+
+
+class _Requests:
+    """How many requests this process has sent to object stores; pages of lists and parts of large files are not counted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.number = 0
+
+    def add(self, more: int) -> None:
+        """Count some."""
+        with self._lock:
+            self.number += more
+
+
+#: A process's requests are its own, whichever task sends them: who wants to know asks before and after.
+_REQUESTS = _Requests()
+
+
+def requests_sent() -> tuple[str, int]:
+    """Which process of which machine this is, and how many requests it has sent to object stores up to now."""
+    return f"{os.getpid()}@{os.uname().nodename}", _REQUESTS.number
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a store lists it: its size in bytes, and when it was written, µs since 1970."""
+
+    name: str
+    size: int
+    modified_us: int
 
 
 class ObjectFiles:
@@ -70,7 +113,7 @@ class ObjectFiles:
 
     def __init__(self, uri: str) -> None:
         self._shown = shown(uri)
-        self._store = opened(uri)
+        self._store = _client(uri, _environment())
         self._creates = False
 
     def put(self, name: str, content: bytes | Path) -> None:
@@ -122,22 +165,53 @@ class ObjectFiles:
 
     def size(self, name: str) -> int | None:
         """The bytes of an object, None if there is none of that name."""
+        found = self.info(name)
+        return None if found is None else found.size
+
+    def info(self, name: str) -> ObjectInfo | None:
+        """An object without its content, None if there is none of that name."""
         import obstore
 
         try:
-            return self._asked(name, lambda: int(obstore.head(self._store, name)["size"]))
+            return self._asked(name, lambda: _info(obstore.head(self._store, name)))
         except FileNotFoundError:
             return None
 
     def list(self, prefix: str) -> list[str]:
         """The names of all objects in the folder `prefix` and below it, sorted."""
+        return [one.name for one in self.infos(prefix)]
+
+    def infos(self, prefix: str) -> Sequence[ObjectInfo]:
+        """All objects in the folder `prefix` and below it, sorted by their names."""
         import obstore
 
-        def ask() -> dict[str, int]:
+        def ask() -> dict[str, ObjectInfo]:
             parts = obstore.list(self._store, prefix or None)
-            return {str(one["path"]): int(one["size"]) for part in parts for one in part}
+            return {one["path"]: _info(one) for part in parts for one in part}
 
-        return _files(self._asked(prefix, ask), prefix)
+        found = self._asked(prefix, ask)
+        return [found[name] for name in _files({n: one.size for n, one in found.items()}, prefix)]
+
+    def folder(self, prefix: str) -> tuple[Sequence[ObjectInfo], Sequence[str]]:
+        """The objects that are right in the folder `prefix`, and the folders there."""
+        import obstore
+
+        def ask() -> tuple[Sequence[ObjectInfo], Sequence[str]]:
+            found = obstore.list_with_delimiter(self._store, prefix or None)
+            folders = sorted(found["common_prefixes"])
+            marks = {prefix, *folders}
+            infos = [_info(one) for one in found["objects"] if one["size"] or one["path"] not in marks]
+            return infos, folders
+
+        return self._asked(prefix, ask)
+
+    def is_folder(self, prefix: str) -> bool:
+        """Whether there is an object below a name, or another tool's mark of the folder."""
+        import obstore
+
+        return self._asked(
+            prefix, lambda: any(part for part in obstore.list(self._store, prefix or None, chunk_size=1))
+        )
 
     def delete(self, name: str) -> None:
         """Delete an object; it is no error if there is none."""
@@ -163,7 +237,7 @@ class ObjectFiles:
         import obstore
 
         with contextlib.suppress(FileNotFoundError):
-            self._asked(name, lambda: obstore.rename(self._store, name, target))
+            self._asked(name, lambda: obstore.rename(self._store, name, target), requests=2)
 
     def _check_creation(self) -> None:
         """Raises StorePlaceError if the store writes an object over one that it was to create."""
@@ -191,13 +265,14 @@ class ObjectFiles:
                 "created (conditional writes, If-None-Match), so that two drivers could both commit"
             )
 
-    def _asked(self, name: str, ask: Callable[[], _T]) -> _T:
-        """What a store answers, asked again where it does not: all that is asked here may be done twice.
+    def _asked(self, name: str, ask: Callable[[], _T], requests: int = 1) -> _T:
+        """What a store answers to some requests, asked again where it does not: all that is asked here may be done twice.
 
         `obstore` repeats only what it knows to be so, and nothing once an answer has begun.
         """
         deadline, pause = time.monotonic() + _RETRY_S, 0.1
         while True:
+            _REQUESTS.add(requests)
             try:
                 with self._errors(name):
                     return ask()
@@ -224,7 +299,9 @@ class ObjectFiles:
             status = _STATUS.search(text)
             code = 0 if status is None else int(status[1])
             if "NoSuchBucket" in text or "ContainerNotFound" in text:
-                raise StorePlaceError(f"{self._shown}: there is no such bucket") from None
+                raise StorePlaceError(
+                    f"{self._shown}: there is no such bucket", "create it, or name another one"
+                ) from None
             if isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(place) from None
             denied = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
@@ -243,7 +320,7 @@ class _Reading:
 
     def __init__(self, files: ObjectFiles, name: str, reader: Any) -> None:
         self._files, self._name, self._reader = files, name, reader
-        self._at = 0
+        self._at = self._fetched = 0
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
@@ -253,14 +330,19 @@ class _Reading:
             self._reader.seek(self._at)
             return bytes(self._reader.read(None if size < 0 else size))
 
-        found = self._files._asked(self._name, ask)
+        end = self._reader.size if size < 0 else min(self._at + size, self._reader.size)
+        parts = -(-max(end - max(self._at, self._fetched), 0) // _PART)
+        found = self._files._asked(self._name, ask, requests=parts)
+        self._fetched = max(self._fetched, self._at) + parts * _PART if parts else self._fetched
         self._at += len(found)
         return found
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go on elsewhere."""
         self._reader.seek(self._at)
-        self._at = int(self._reader.seek(offset, whence))
+        before, self._at = self._at, int(self._reader.seek(offset, whence))
+        if self._at < before:
+            self._fetched = self._at  # what is buffered is ahead
         return self._at
 
     def tell(self) -> int:
@@ -274,28 +356,30 @@ class _Reading:
         self.closed = True
 
 
+def _environment() -> tuple[tuple[str, str], ...]:
+    """What of the environment clients are made of."""
+    found = ((name, value) for name, value in os.environ.items() if name.startswith(_CLOUDS))
+    return tuple(sorted(found))
+
+
+@functools.lru_cache(maxsize=32)
+def _client(uri: str, environment: tuple[tuple[str, str], ...]) -> ObjectStore:
+    """A store's client, with the connections that it keeps open: tasks of one process share them."""
+    return opened(uri)
+
+
 def opened(uri: str) -> ObjectStore:
     """The store of a URI, with its path before all names. Raises StorePlaceError."""
-    found = urlsplit(uri)
-    kind = _SCHEMES.get(found.scheme)
-    if kind is None:
-        raise StorePlaceError(
-            f"{shown(uri)} can't be opened: there is no store '{found.scheme}://'; there are "
-            f"{', '.join(sorted(_SCHEMES))} and local paths"
-        )
+    kind, place, config = _parts(uri)
     # Importing it takes longer than a look at a local state.
     from obstore import exceptions
     from obstore.store import from_url
 
-    # Of Azure's URIs the container stands there.
-    login = _login(found.netloc) if kind == "s3" else None
-    host = found.netloc if login is None else found.netloc.rpartition("@")[2]
     try:
-        config = _config(login, dict(parse_qsl(found.query)))
         plain = config.get("allow_http") == "true" or str(config.get("endpoint", "")).startswith("http://")
         make: Any = from_url  # it is declared for each kind of store
         made: ObjectStore = make(
-            f"{found.scheme}://{host}{found.path}",
+            place,
             config=config,
             client_options={"allow_http": plain},
             retry_config={
@@ -314,14 +398,47 @@ def opened(uri: str) -> ObjectStore:
     return made
 
 
+def store_settings(uri: str) -> tuple[str, dict[str, str]]:
+    """A URI without login and options, and these as libraries take them that stand on Rust's `object_store`, too.
+
+    Raises StorePlaceError.
+    """
+    _, place, config = _parts(uri)
+    if str(config.get("endpoint", "")).startswith("http://"):
+        config["allow_http"] = "true"
+    return place, config
+
+
+def _parts(uri: str) -> tuple[str, str, dict[str, str]]:
+    """The kind of a URI's store, the URI without login and options, and these as `obstore` calls them."""
+    found = urlsplit(uri)
+    kind = SCHEMES.get(found.scheme)
+    if kind is None:
+        raise StorePlaceError(
+            f"{shown(uri)} can't be opened: there is no store '{found.scheme}://'; there are "
+            f"{', '.join(sorted(SCHEMES))} and local paths"
+        )
+    # Of Azure's URIs the container stands there.
+    login = _login(found.netloc) if kind == "s3" else None
+    host = found.netloc if login is None else found.netloc.rpartition("@")[2]
+    config = _config(login, dict(parse_qsl(found.query)))
+    if kind == "s3" and host and not _has_region(config):
+        config |= _region_of(host)
+    return kind, f"{found.scheme}://{host}{found.path}", config
+
+
 def shown(uri: str) -> str:
     """A URI for messages: without its options, and without who logs in.
 
     >>> shown("s3://key:secret@bucket/path?region=x"), shown("abfss://files@account.dfs.core.windows.net/x")
     ('s3://bucket/path', 'abfss://files@account.dfs.core.windows.net/x')
+    >>> shown("s3://key:se/cret@bucket/path")
+    's3://key:***'
     """
     scheme, mark, rest = uri.partition("?")[0].partition("://")
     host, slash, path = rest.partition("/")
+    if ":" in host and _login(host) is None:  # a secret with a / or a ? in it, which ends there
+        return f"{scheme}{mark}{host.partition(':')[0]}:***"
     return f"{scheme}{mark}{host if _login(host) is None else host.rpartition('@')[2]}{slash}{path}"
 
 
@@ -341,7 +458,7 @@ def _config(login: tuple[str, str] | None, options: Mapping[str, str]) -> dict[s
     >>> _config(("key", "secret"), {"endpoint_override": "h:9000", "scheme": "http", "region": "x"})
     {'endpoint': 'http://h:9000', 'region': 'x', 'access_key_id': 'key', 'secret_access_key': 'secret'}
     """
-    config = dict(options)
+    config = {_RENAMED.get(name, name): value for name, value in options.items()}
     scheme = config.pop("scheme", "https")
     if "endpoint_override" in config:
         endpoint = config.pop("endpoint_override")
@@ -349,6 +466,40 @@ def _config(login: tuple[str, str] | None, options: Mapping[str, str]) -> dict[s
     if login is not None:
         config |= {"access_key_id": login[0], "secret_access_key": login[1]}
     return config
+
+
+def _has_region(config: Mapping[str, str]) -> bool:
+    """Whether it is said which region a bucket is in, or that it is not Amazon's."""
+    said = {
+        "region",
+        "aws_region",
+        "default_region",
+        "endpoint",
+        "aws_endpoint",
+        "endpoint_url",
+    } & config.keys()
+    return bool(said) or any(os.environ.get(name) for name in _REGIONS)
+
+
+def _region_of(bucket: str) -> dict[str, str]:
+    """The region of a bucket, which Amazon tells anybody; nothing if it does not answer."""
+    import urllib.error  # they take longer to import than a look at a local state
+    import urllib.request
+
+    request = urllib.request.Request(f"{_AMAZON}/{quote(bucket)}", method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=_REGION_S) as answer:
+            region = answer.headers.get("x-amz-bucket-region")
+    except urllib.error.HTTPError as refused:  # it is told with any answer
+        region = refused.headers.get("x-amz-bucket-region")
+    except OSError:
+        return {}
+    return {"region": region} if region else {}
+
+
+def _info(found: ObjectMeta) -> ObjectInfo:
+    """An object as `obstore` describes it."""
+    return ObjectInfo(found["path"], found["size"], round(found["last_modified"].timestamp() * 1_000_000))
 
 
 def _files(sizes: Mapping[str, int], folder: str) -> list[str]:
@@ -389,5 +540,11 @@ def _profile() -> Any:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, without what is for obstore's developers."""
-    return " ".join(str(error).partition("\n\nDebug source")[0].split())
+    """What an error says, without what is for obstore's developers.
+
+    >>> _line(OSError("Error performing PUT http://169.254.169.254/latest/api/token: timeout"))
+    'no key is set for it, and this machine has none of its own'
+    """
+    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    # Where the machines of clouds ask for the key of their role, which is tried last.
+    return "no key is set for it, and this machine has none of its own" if _ROLES.search(text) else text

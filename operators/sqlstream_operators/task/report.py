@@ -41,7 +41,7 @@ class Report:
     late: late rows of each late step's operator. uncounted: by table and operator, its rows that were late or had no time.
     malformed: rows that could not be read. letters: the file of the dead-letter rows. state: the new version of this
     shard, by state id. metrics: by operator step. made: by operator step, how many rows it gave. timings: µs by phase (read,
-    fragment, encode, state, close, write).
+    fragment, encode, state, close, write). requests: what it asked object stores, and the process that did.
     """
 
     task: str
@@ -63,6 +63,7 @@ class Report:
     made: Mapping[str, int] = field(default_factory=dict)
     timings: Mapping[str, int] = field(default_factory=dict)
     letters: StagedDeadLetters | None = None
+    requests: tuple[str, int] = ("", 0)
 
     @property
     def watermark(self) -> int | None:
@@ -95,6 +96,7 @@ class Report:
             "made": dict(self.made),
             "timings": dict(self.timings),
             "letters": None if self.letters is None else [self.letters.file, dict(self.letters.rows)],
+            "requests": self.requests,
             "tables": [len(blob) for blob in blobs],
         }
         text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
@@ -116,6 +118,7 @@ class Report:
         header["state"] = {state: ShardVersion.from_json(v) for state, v in header["state"].items()}
         if header["letters"] is not None:
             header["letters"] = StagedDeadLetters(*header["letters"])
+        header["requests"] = tuple(header["requests"])
         return cls(**header)
 
     def to_message(self) -> Message:

@@ -42,6 +42,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.loading import columns_of
+from sqlstream_operators.state.object_files import requests_sent
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.task.stage_reading import read_once
@@ -83,6 +84,7 @@ class StageRun:
     state: dict[str, ShardVersion] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, int]] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=dict)
+    requests_before: int = field(default_factory=lambda: requests_sent()[1])
 
     @property
     def name(self) -> str:
@@ -407,6 +409,8 @@ class StageRun:
 
     def report(self, messages: list[Message], parts: tuple[StagedPart, ...], **figures: Any) -> Report:
         """What the driver must know; `figures` are those of the input."""
+        letters = self.letters.stage()
+        process, requests = requests_sent()
         return Report(
             task=self.name,
             level=self.level,
@@ -420,7 +424,8 @@ class StageRun:
             metrics=self.metrics,
             made=self.made,
             timings=dict(self.timer.spent),
-            letters=self.letters.stage(),
+            letters=letters,
+            requests=(process, requests - self.requests_before),
             **figures,
         )
 

@@ -146,10 +146,10 @@ class _ScriptBinder:
     # ------------------------------------------------------------------------------------------- statements
 
     def _insert(self, statement: InsertInto) -> None:
-        table = self._catalog.table(statement.table)
-        if table is None and statement.table.lower() in self._catalog.broken:
+        if statement.table.lower() in self._catalog.broken:
             self._bind_query(statement.query)
             return
+        table = self._catalog.table(statement.table)
         if table is None:
             known = self._catalog.names
             near = self._catalog.meant(statement.table)
@@ -188,7 +188,7 @@ class _ScriptBinder:
         assert statement.as_select is not None
         table = self._catalog.table(statement.name)
         node = self._bind_query(statement.as_select)
-        if table is None:
+        if table is None or statement.name.lower() in self._catalog.broken:
             return  # what is wrong with its declaration is reported already
         self._unique_names(node, statement.as_select)
         self._known_types(node, statement.as_select)

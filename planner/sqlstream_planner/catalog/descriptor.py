@@ -91,15 +91,18 @@ class SinkAbilities:
     """What a sink can do with changes, and with what it was given before.
 
     `changes`: rows that were given can be retracted. `keyed`: it is a table that is kept up to date, one row for
-    each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
-    once, or dropped. `records_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
-    other options. `place` are the options that say where it is; of them `named_by` is the table's name if it is not set.
-    `not_written`: types that no column can have, nor a type inside its own.
+    each PRIMARY KEY. `needs_key`: rows are retracted by that key, so that without one they can't be. `checks_keys`: it
+    refuses two rows with one key. `widens`: a column can get a wider type while the table's rows stay. `past`: rows are kept
+    for later readers, or shown once, or dropped. `records_epochs`: the target says itself which epochs are in it, so that it
+    may be moved and found by other options. `place` are the options that say where it is; of them `named_by` is the table's
+    name if it is not set. `not_written`: types that no column can have, nor a type inside its own.
     """
 
     changes: bool = False
     keyed: bool = False
+    needs_key: bool = False
     checks_keys: bool = False
+    widens: bool = True
     past: Past = Past.KEPT
     records_epochs: bool = False
     place: tuple[str, ...] = ()
@@ -137,9 +140,11 @@ class ConnectorDescriptor:
     `key.csv.null-literal`. The first that is set, and is not `key.`, is the format of the row. `metadata` is what
     METADATA columns can be; with `format_metadata` also the metadata of the row's format, with this before its keys.
 
-    As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its format, `dimension` whether a
+    As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its format, or
+    `changelog_option` which BOOLEAN option makes it do so, `dimension` whether a
     lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee
-    is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may say more, and `lookup`, too.
+    is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may say more, and `lookup`, too;
+    `source_lookup` is how a source finds columns that a sink writes in another way.
     """
 
     name: str
@@ -152,8 +157,10 @@ class ConnectorDescriptor:
     format_metadata: str = ""
     bounded: Callable[[Settings], bool] = lambda settings: True
     changelog: bool = False
+    changelog_option: str = ""
     dimension: bool = False
     lookup: ColumnLookup = ColumnLookup()
+    source_lookup: ColumnLookup | None = None
     sink: SinkAbilities = SinkAbilities()
     batch: BatchForm | None = None
     validate: Validation = lambda table, settings: ()
@@ -209,6 +216,8 @@ class ConnectorDescriptor:
     def gives_changes(self, options: Mapping[str, OptionValue]) -> bool:
         """Whether a source with these options gives changes of rows."""
         chosen = self.row_format(options)
+        if self.changelog_option and str(options.get(self.changelog_option, "")).strip().lower() == "true":
+            return True
         return self.changelog or (chosen is not None and chosen.changelog)
 
     def is_dimension_with(self, options: Mapping[str, OptionValue]) -> bool:
@@ -222,8 +231,12 @@ class ConnectorDescriptor:
         chosen = self.row_format(options)
         return self.sink.changes or (chosen is not None and chosen.changelog and Role.SINK in chosen.roles)
 
-    def lookup_with(self, settings: Settings) -> ColumnLookup:
+    def source_lookup_with(self, settings: Settings) -> ColumnLookup:
         """How columns are found by a source with these options."""
+        return self.lookup_with(settings) if self.source_lookup is None else self.source_lookup
+
+    def lookup_with(self, settings: Settings) -> ColumnLookup:
+        """How columns are found in data with these options."""
         option = next((o for o in self._row_formats if o in settings), "format")
         chosen = self.format(settings.get(option))
         if chosen is None:

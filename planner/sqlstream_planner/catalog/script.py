@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from sqlstream_planner.catalog.columns import check_columns, check_metadata, check_watermark
-from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.like import merge_like
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.secrets import Secrets, hidden
@@ -37,14 +39,35 @@ def read_catalog(script: Script, connectors: Connectors) -> Catalog:
     >>> read_catalog(parse_file(text), CONNECTORS).table("T").settings["count"]
     3
     """
-    catalog, errors = declared(script, connectors)
-    if errors:
-        raise DiagnosticError(*errors)
-    return catalog
+    found = declared(script, connectors)
+    if found.errors:
+        raise DiagnosticError(*found.errors)
+    return found.catalog
 
 
-def declared(script: Script, connectors: Connectors) -> tuple[Catalog, tuple[Diagnostic, ...]]:
-    """What is declared without mistakes, and all mistakes; see `read_catalog`."""
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """What a script declares without mistakes, and all mistakes.
+
+    `with_columns` are the tables whose columns are right and whose options are not: queries can be checked against them,
+    and nothing can be read or written with them.
+    """
+
+    catalog: Catalog
+    errors: tuple[Diagnostic, ...]
+    with_columns: Mapping[str, TableDef]
+
+    def for_checks(self) -> Catalog:
+        """A catalog to check the script's queries with, not to run them."""
+        return replace(self.catalog, tables=MappingProxyType({**self.catalog.tables, **self.with_columns}))
+
+
+#: Stands in for the connector of a table whose options are wrong: as it may be any, all that reads the table is allowed.
+_ANY_USE = ConnectorDescriptor("?", "any", (Role.SOURCE,), dimension=True)
+
+
+def declared(script: Script, connectors: Connectors) -> Declarations:
+    """What is declared, and all mistakes; see `read_catalog`."""
     return _Builder(script, connectors).build()
 
 
@@ -59,11 +82,12 @@ class _Builder:
         self.declared: dict[str, Span] = {}
         self.merged: dict[str, CreateTable] = {}
         self.tables: dict[str, TableDef] = {}
+        self.with_columns: dict[str, TableDef] = {}
         self.views: dict[str, CreateView] = {}
         self.settings = default_settings()
         self.secrets: dict[str, str] = {}
 
-    def build(self) -> tuple[Catalog, tuple[Diagnostic, ...]]:
+    def build(self) -> Declarations:
         for statement in self.script.statements:
             match statement:
                 case Unsupported():
@@ -89,7 +113,7 @@ class _Builder:
             Secrets(MappingProxyType(self.secrets)),
             frozenset(self.declared.keys() - self.tables.keys() - self.views.keys()),
         )
-        return catalog, tuple(self.errors)
+        return Declarations(catalog, tuple(self.errors), MappingProxyType(self.with_columns))
 
     def _declare(self, name: str, span: Span, if_not_exists: bool) -> bool:
         if "." in name:
@@ -144,30 +168,24 @@ class _Builder:
         self.merged[statement.name.lower()] = statement
         check_columns(statement, self.errors)
         check_watermark(statement, self.errors)
+        right_columns = len(self.errors) == before
         connector, settings = read_options(statement, self.connectors, self.errors)
         if connector is not None:
             check_metadata(statement, connector, self.errors)
         if connector is not None and len(self.errors) == before:
             self.errors.extend(connector.validate(statement, settings))
         if connector is None or len(self.errors) > before:
+            if right_columns and statement.as_select is None:
+                self.with_columns[statement.name.lower()] = _defined(statement, _ANY_USE)
             return
         options = [option for option in statement.options if option.key not in NO_CONNECTORS]
         stored, secrets = hidden(statement.name, options, connector.all_options)
         self.secrets.update(secrets)
-        self.tables[statement.name.lower()] = TableDef(
-            statement.name,
-            statement.columns,
-            statement.watermark,
-            statement.primary_key,
-            statement.partitioned_by,
-            connector,
-            statement.options,
-            MappingProxyType(stored),
-            MappingProxyType(settings),
-            statement.as_select,
-            statement.temporary,
-            statement.name_span,
-            statement.options_span,
+        self.tables[statement.name.lower()] = replace(
+            _defined(statement, connector),
+            options=statement.options,
+            stored=MappingProxyType(stored),
+            settings=MappingProxyType(settings),
         )
 
     def _like(self, table: CreateTable, like: Like) -> CreateTable | None:
@@ -189,3 +207,22 @@ class _Builder:
             )
             return None
         return merge_like(table, source, like, self.errors)
+
+
+def _defined(table: CreateTable, connector: ConnectorDescriptor) -> TableDef:
+    """A table as it is declared, without options."""
+    return TableDef(
+        table.name,
+        table.columns,
+        table.watermark,
+        table.primary_key,
+        table.partitioned_by,
+        connector,
+        (),
+        MappingProxyType({}),
+        MappingProxyType({}),
+        table.as_select,
+        table.temporary,
+        table.name_span,
+        table.options_span,
+    )

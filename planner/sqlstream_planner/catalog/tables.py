@@ -62,8 +62,8 @@ class Catalog:
     """What a script declares, with the connectors that there are. Names are looked up ignoring case.
 
     `secrets` are what references in tables' stored options stand for. `broken` are tables (in lower case) that are declared
-    with mistakes, which are reported: nothing more is reported where they are used. `moved` says of identities of sources as
-    they are declared under which ones state knows their data (`SourceIdentity.known_as`).
+    with mistakes, which are reported: what these may cause is not reported where they are used. `moved` says of identities
+    of sources as they are declared under which ones state knows their data (`SourceIdentity.known_as`).
     """
 
     tables: Mapping[str, TableDef]

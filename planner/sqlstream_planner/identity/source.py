@@ -42,7 +42,7 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
     named = descriptor.sink.named_by
     if named and named not in table.settings:
         options.append((named, table.name))
-    lookup = descriptor.lookup_with(table.settings)
+    lookup = descriptor.source_lookup_with(table.settings)
     partitions = {name.lower() for name in table.partitioned_by}
     inside = [c for c in table.columns if isinstance(c, PhysicalColumn) and c.name.lower() not in partitions]
     names = tuple(c.name.lower() if lookup.any_case else c.name for c in inside)

@@ -86,6 +86,17 @@ class PostgresConnection:
         except driver.Error as error:
             raise self._error(error, sql) from None
 
+    def copied(self, query: str) -> Iterator[bytes]:
+        """The result of a query in the binary format of COPY, as the server sends it: a row at a time."""
+        driver = _psycopg()
+        sql = f"COPY ({query}) TO STDOUT (FORMAT binary)"
+        try:
+            with self._live().cursor() as cursor, cursor.copy(sql.encode()) as copy:
+                for block in copy:
+                    yield bytes(block)
+        except driver.Error as error:
+            raise self._error(error, sql) from None
+
     def copy(self, table: str, names: Sequence[str], blocks: Iterable[bytes | memoryview]) -> None:
         """Append rows to a table by COPY; each block has whole rows in the binary format and is sent on its own."""
         driver = _psycopg()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from sqlstream.connectors.database import postgres_shape
@@ -18,7 +17,6 @@ from sqlstream.connectors.database.changes import (
     CHANGE_COLUMN,
     Counts,
     consolidate,
-    memory_bytes,
     restored,
 )
 from sqlstream.connectors.database.declared import EPOCHS_TABLE, LONGEST_NAME
@@ -30,12 +28,12 @@ from sqlstream.connectors.database.names import (
 from sqlstream.connectors.database.postgres_binary import Field, encoded, field_of
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
+from sqlstream.connectors.database.spilling import SpillingDuck
 from sqlstream.connectors.database.statements import columns_of
 from sqlstream.connectors.database.table import DatabaseTable
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import Record, unusable
 from sqlstream.connectors.options import bad_option
-from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import Column, SinkSpec
@@ -43,8 +41,6 @@ from sqlstream_operators.plan.types import BIGINT, SqlType, quote_identifier
 
 _CHANGES = "pg_temp.sqlstream_changes"
 _ROWS, _CONSOLIDATED = "sqlstream_rows", "temp.sqlstream_changes"
-#: What DuckDB may use at most to consolidate an epoch's changes.
-_MOST_MEMORY = 1 << 30
 
 
 class PostgresTable(DatabaseTable):
@@ -58,8 +54,7 @@ class PostgresTable(DatabaseTable):
             if len(name.encode()) > LONGEST_NAME:
                 raise bad_option("table-name", name, f"names of at most {LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
-        self._duck: DuckSession | None = None
-        self._spill: RunFolder | None = None
+        self._duck = SpillingDuck()
 
     @property
     def may_be_committed_often(self) -> bool:
@@ -101,12 +96,7 @@ class PostgresTable(DatabaseTable):
     def close(self) -> None:
         """Roll back, and close the connection."""
         self._connection.close()
-        if self._duck is not None:
-            self._duck.close()
-            self._duck = None
-        if self._spill is not None:
-            self._spill.close()
-            self._spill = None
+        self._duck.close()
 
     # ---------------------------------------------------------------------------------------- tables
 
@@ -214,13 +204,8 @@ class PostgresTable(DatabaseTable):
         return self._connection.changed(sql)
 
     def _with(self, rows: StagedEpoch, work: Callable[[DuckSession, StagedEpoch], None]) -> None:
-        if self._duck is None:
-            self._spill = RunFolder("spill-")
-            self._duck = DuckSession(
-                memory_limit=min(_MOST_MEMORY, memory_bytes()), temp_directory=str(self._spill.path)
-            )
         try:
-            work(self._duck, rows)
+            work(self._duck.session, rows)
         except Exception:
             rows.check()
             raise
@@ -257,14 +242,7 @@ class PostgresTable(DatabaseTable):
 
     def _stage(self, duck: DuckSession, rows: StagedEpoch) -> Counts:
         """Consolidate the rows and copy them to the connection's temporary table."""
-        connection = duck.connection
-
-        def run(sql: str) -> list[tuple[Any, ...]]:
-            try:
-                return list(connection.execute(sql).fetchall())
-            except duckdb.Error as error:
-                raise duck.error(error, sql) from error
-
+        connection, run = duck.connection, self._duck.run
         connection.register(_ROWS, rows.reader())
         try:
             counts = consolidate(run, self._spec, restored(_ROWS, rows.columns), _CONSOLIDATED)

@@ -17,6 +17,10 @@ The steps of an epoch, and what is done if everything dies after one of them:
 4. *committed* in the target: the next run finds the epoch in the target, and does nothing.
 5. *collected*: the files go when their manifest is no longer retained.
 
+A target that takes long for a large epoch (`TargetBehind`) may be given it behind the manifest, while the next epoch is
+computed: then step 2 only checks that the target is at the epoch before, and what it refuses ends the run in step 4. The
+next run applies the epoch again, as after a death there.
+
 No step has all rows of an epoch in the driver's memory: what must be put together (a row may come in one part and
 go in another) is put together by the target, or by DuckDB, which spills to disk.
 """

@@ -18,6 +18,7 @@ from sqlstream.connectors.exactly_once.target import (
     Record,
     TableEdits,
     Target,
+    TargetBehind,
     unusable,
 )
 from sqlstream.storage.identity import NAME, identity, is_lost
@@ -48,12 +49,18 @@ class ExactlyOnceSink:
         self._job: str | None = None
         self._is_set_up = False
         self._prepared: int | None = None
+        self._behind = False
         self._edit: TargetEdit | None = None
 
     @property
     def may_be_committed_often(self) -> bool:
         """As its target says."""
         return self._target.may_be_committed_often
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the epoch that was prepared last is written by `commit`: see `TargetBehind`."""
+        return self._behind
 
     # ------------------------------------------------------------------------------------- the epoch's steps
 
@@ -120,7 +127,7 @@ class ExactlyOnceSink:
         self._check_owner(record)
         if is_new and self._target.is_empty():
             return
-        if record.epoch not in epochs:
+        if record.epoch not in epochs or record.furthest > max(epochs):
             self._check_at(record, max(epochs))
         if self._edit is None:
             self._check_shape()
@@ -144,14 +151,15 @@ class ExactlyOnceSink:
         return found
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
-        """Apply the epoch's rows in a transaction that stays open.
+        """Apply the epoch's rows in a transaction that stays open, or leave them to `commit` where the target is slower.
 
         Raises DataError if the rows don't fit the target, TargetError if it is not as this job left it, DiagnosticError
         (ENV006) if it can't be used.
         """
         rows = StagedEpoch(self._store, self._spec, parts)
+        self._behind = False
         self._try(lambda: self._apply_first(epoch, previous, rows))
-        self._prepared = epoch
+        self._prepared = None if self._behind else epoch
 
     def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
         """Commit what was prepared, or apply the staged rows again if the target does not have the epoch yet."""
@@ -174,14 +182,14 @@ class ExactlyOnceSink:
                 f"epoch {epoch} is committed, but not in the {self._target.wording.noun} yet: run again where the driver "
                 "has more memory; nothing is lost",
             ) from error
-        self._edit = None
+        self._edit, self._behind = None, False
 
     def abort_uncommitted(self, last_epoch: int) -> None:
         """Look whether the target is this job's; what later epochs staged is swept with all that no manifest names.
 
         Raises TargetError if it is not, or if it has epochs that this job has not.
         """
-        self._prepared = None
+        self._prepared, self._behind = None, False
         self._target.release()
         self._try(lambda: self._look(last_epoch))
 
@@ -222,8 +230,8 @@ class ExactlyOnceSink:
         record = self._target.record(lock=False)
         if record is not None and not self._is_free(record) and self._target.exists():
             self._check_owner(record)
-            if record.epoch > last_epoch and self._edit is not TargetEdit.REWRITE:
-                raise ahead(self._spec, self._target, record.epoch, last_epoch)
+            if record.furthest > last_epoch and self._edit is not TargetEdit.REWRITE:
+                raise ahead(self._spec, self._target, record.furthest, last_epoch)
         self._target.release()
 
     def _apply_first(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
@@ -245,14 +253,17 @@ class ExactlyOnceSink:
         if record is None:
             raise dropped(self._spec, self._target, previous)
         self._check_at(record, previous)
-        self._apply(epoch, rows, over=record)
+        if isinstance(self._target, TargetBehind) and self._target.may_be_behind(rows):
+            self._behind = True
+        else:
+            self._apply(epoch, rows, over=record)
 
     def _forget_later(self, epoch: int) -> bool:
         """Whether the target recorded, and does no more, that it has this epoch: it had one of the number before the
         state directory was restored from an older copy. It is empty, so it has none.
         """
         record = self._target.record(lock=True) if self._is_empty() else None
-        if record is None or not self._owns(record) or not is_committed(record, epoch):
+        if record is None or not self._owns(record) or record.furthest < epoch:
             return False
         self._record(0, over=record)
         self._target.commit()
@@ -282,10 +293,10 @@ class ExactlyOnceSink:
         if record is not None and is_committed(record, epoch):
             self._target.release()
             return
-        if self._edit is not None:
+        if self._edit is not None and (record is None or record.partly != epoch):
             record = self._carry_out(self._edit, previous)
-        elif record is not None:
-            self._check_at(record, previous)
+        elif record is not None and not anew:
+            self._check_at(record, previous, completing=epoch)
         self._apply(epoch, rows, over=record)
         self._target.commit()
 
@@ -392,10 +403,10 @@ class ExactlyOnceSink:
             f"'{words.name_option}'",
         )
 
-    def _check_at(self, record: Record, epoch: int) -> None:
+    def _check_at(self, record: Record, epoch: int, *, completing: int | None = None) -> None:
         self._check_owner(record)
-        if record.epoch > epoch:
-            raise ahead(self._spec, self._target, record.epoch, epoch)
+        if record.epoch > epoch or (record.furthest > epoch and record.furthest != completing):
+            raise ahead(self._spec, self._target, record.furthest, epoch)
         if record.epoch < epoch:
             raise behind(self._spec, self._target, record.epoch, epoch)
 

@@ -58,13 +58,28 @@ class StagedEpoch:
     """
 
     def __init__(self, store: CheckpointStore, spec: SinkSpec, parts: Sequence[SinkPart]) -> None:
-        self._store = store
+        self._store, self._spec = store, spec
         self._staged = tuple(_staged(part, spec) for part in parts if part.rows)
         weight = [Column(WEIGHT_COLUMN, BIGINT)] if spec.changelog == "retract" else []
         self.columns: tuple[Column, ...] = (*spec.schema, *weight)
         self.rows = sum(one.rows for one in self._staged)
         self._failure: Exception | None = None
         self._read_rows = self._read_bytes = 0
+
+    @property
+    def parts(self) -> int:
+        """How many tasks have given rows."""
+        return len(self._staged)
+
+    def shares(self, count: int) -> list[StagedEpoch]:
+        """The same rows in so many epochs, a task's rows in one of them in their order; by the order of the parts alone."""
+        rows = [0] * count
+        staged: list[list[StagedRows]] = [[] for _ in range(count)]
+        for part in self._staged:
+            lightest = rows.index(min(rows))
+            rows[lightest] += part.rows
+            staged[lightest].append(part)
+        return [self._of(share) for share in staged]
 
     @property
     def batch_rows(self) -> int:
@@ -84,6 +99,9 @@ class StagedEpoch:
         """Raise what went wrong while a reader was read, such as StateError for a file that is gone."""
         if self._failure is not None:
             raise self._failure
+
+    def _of(self, staged: Sequence[StagedRows]) -> StagedEpoch:
+        return StagedEpoch(self._store, self._spec, [SinkPart(one.rows, staged=one) for one in staged])
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         self._failure = None

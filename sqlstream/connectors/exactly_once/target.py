@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -14,12 +14,18 @@ class Record:
     """Who writes a target, and the last epoch that is in it; kept by the target itself.
 
     `job` is the identity of a state directory, `sink` the table's name in the pipeline. `epoch` is 0 before
-    the first.
+    the first. `partly` is a later epoch of which a part is committed: it is to be completed, and nothing else can be done.
     """
 
     job: str
     sink: str
     epoch: int
+    partly: int | None = None
+
+    @property
+    def furthest(self) -> int:
+        """The last epoch of which anything is there."""
+        return max(self.epoch, self.partly or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,19 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Release, and close the connection. Never raises."""
+        ...
+
+
+@runtime_checkable
+class TargetBehind(Target, Protocol):
+    """A target that takes long for a large epoch, and had better be given it while the next one is computed."""
+
+    def may_be_behind(self, rows: StagedEpoch) -> bool:
+        """Whether these rows may wait until their epoch is published; asked in the transaction they would be written in.
+
+        What the target refuses of them is then no reason any more to give the epoch up: the run ends, and the next one
+        writes them again.
+        """
         ...
 
 

@@ -1,3 +1,1 @@
-"""The `filesystem` connector: files of JSON lines, CSV, Parquet, Avro or ORC, local or in a store that pyarrow.fs
-knows.
-"""
+"""The `filesystem` connector: files of JSON lines, CSV, Parquet, Avro or ORC, local or in an object store."""

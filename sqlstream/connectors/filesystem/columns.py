@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
@@ -15,6 +15,8 @@ from sqlstream_operators.plan.spec import Column, Schema, SourceSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType, quote_identifier, quote_literal
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+#: SQL of the value that a name has of a file.
+Literal = Callable[[str, FileEntry], str]
 METADATA_KEYS = ("file.path", "file.name", "file.size", "file.modification-time")
 
 
@@ -50,23 +52,42 @@ class ReadColumns:
             spec=spec,
         )
 
-    def constants(self, entries: Sequence[FileEntry]) -> list[str]:
-        """SELECT items of partition and metadata columns, for files that DuckDB numbers in this order
-        (`file_index`). Raises DataError for a file outside of its partitions' folders.
+    def constants(
+        self,
+        entries: Sequence[FileEntry],
+        partition: Literal | None = None,
+        metadata_of: Literal | None = None,
+    ) -> list[str]:
+        """SELECT items of partition and metadata columns, for files that DuckDB numbers in this order (`file_index`).
+
+        `partition` and `metadata_of` are SQL of a file's value of a column, or key; without them they are of its path.
+        Raises DataError for a file outside of its partitions' folders.
         """
         default = self.spec.options.get("partition.default-name", DEFAULT_PARTITION)
+        partition = partition or (lambda name, entry: partition_literal(name, entry, default))
+        metadata_of = metadata_of or metadata_literal
         items = []
         for column in self.partitions:
-            values = [partition_literal(column.name, entry, default) for entry in entries]
-            typed = cast_from(VARCHAR, _picked(values), column.type)
+            values = [partition(column.name, entry) for entry in entries]
+            typed = cast_from(VARCHAR, picked(values), column.type)
             items.append(f"{typed} AS {quote_identifier(column.name)}")
         for metadata in self.spec.metadata:
-            values = [metadata_literal(metadata.key, entry) for entry in entries]
-            items.append(f"CAST({_picked(values)} AS {metadata.type}) AS {quote_identifier(metadata.name)}")
+            values = [metadata_of(metadata.key, entry) for entry in entries]
+            items.append(f"CAST({picked(values)} AS {metadata.type}) AS {quote_identifier(metadata.name)}")
         return items
 
 
-def _picked(values: Sequence[str]) -> str:
+def unread_as_text(spec: SourceSpec) -> SourceSpec:
+    """The source's whole rows; the columns that it does not read are taken as they are, as text."""
+    read = set(spec.columns)
+    unread = tuple(column.name for column in spec.physical if column.name not in read)
+    text = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
+    paths = (*spec.needed_paths, *unread) if spec.needed_paths else ()
+    return replace(spec.whole, physical=text, needed_paths=paths)
+
+
+def picked(values: Sequence[str]) -> str:
+    """SQL of the value of a row's file, of values in the files' order."""
     if len(set(values)) == 1:
         return values[0]
     return f"[{', '.join(values)}][file_index::BIGINT + 1]"

@@ -22,6 +22,28 @@ _SINK = (Role.SINK,)
 _D, _S, _I = ValueKind.DURATION, ValueKind.STRING, ValueKind.INTEGER
 
 
+#: How large files of a sink become.
+FILE_SIZE = OptionDef(
+    "sink.rolling-policy.file-size",
+    ValueKind.BYTES,
+    "start another file beyond this size",
+    default="128 mb",
+    roles=_SINK,
+    minimum=1,
+    changes_output=False,
+)
+
+#: What METADATA columns say of a row's file.
+FILES = MappingProxyType(
+    {
+        "file.path": VARCHAR,
+        "file.name": VARCHAR,
+        "file.size": BIGINT,
+        "file.modification-time": TIMESTAMPTZ,
+    }
+)
+
+
 def _ended_by_epoch(name: str, default: str) -> OptionDef:
     return OptionDef(
         name,
@@ -54,16 +76,25 @@ def _batch(spec: SourceSpec, files: BatchFiles | None) -> str:
     return batch_select(spec, files)
 
 
+def without_columns(sink: SinkSpec) -> Diagnostic | None:
+    """What is wrong with a table whose files would have no columns; None: they have some."""
+    partitions = {name.lower() for name in sink.partitioned_by}
+    if not partitions or any(column.name.lower() not in partitions for column in sink.schema):
+        return None
+    return Diagnostic(
+        "CAT007",
+        f"`{sink.name}` is PARTITIONED BY all of its columns, so nothing is left to be in its files",
+        help="leave a column out of PARTITIONED BY",
+    )
+
+
 def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
     """What is wrong with writing a table in its format and its folders; None: nothing is."""
+    nothing = without_columns(sink)
+    if nothing is not None:
+        return nothing
     format_ = sink.options.get("format", "").strip().lower()
     partitions = {name.lower() for name in sink.partitioned_by}
-    if partitions and all(column.name.lower() in partitions for column in sink.schema):
-        return Diagnostic(
-            "CAT007",
-            f"`{sink.name}` is PARTITIONED BY all of its columns, so nothing is left to be in its files",
-            help="leave a column out of PARTITIONED BY",
-        )
     changes = next((f for f in FORMATS if f.name == format_ and f.changelog), None)
     if changes is None or sink.changelog != "retract" or sink.key is None:
         return None
@@ -124,15 +155,7 @@ DESCRIPTOR = ConnectorDescriptor(
             "the folder for NULL in a partition column",
             default="__HIVE_DEFAULT_PARTITION__",
         ),
-        OptionDef(
-            "sink.rolling-policy.file-size",
-            ValueKind.BYTES,
-            "start another file beyond this size",
-            default="128 mb",
-            roles=_SINK,
-            minimum=1,
-            changes_output=False,
-        ),
+        FILE_SIZE,
         _ended_by_epoch("sink.rolling-policy.rollover-interval", "30 min"),
         _ended_by_epoch("sink.rolling-policy.inactivity-interval", "30 min"),
         _ended_by_epoch("sink.rolling-policy.check-interval", "1 min"),
@@ -160,14 +183,7 @@ DESCRIPTOR = ConnectorDescriptor(
         *LOOKUP_OPTIONS,
     ),
     FORMATS,
-    metadata=MappingProxyType(
-        {
-            "file.path": VARCHAR,
-            "file.name": VARCHAR,
-            "file.size": BIGINT,
-            "file.modification-time": TIMESTAMPTZ,
-        }
-    ),
+    metadata=FILES,
     bounded=lambda settings: "source.monitor-interval" not in settings,
     dimension=True,
     sink=SinkAbilities(place=("path",)),

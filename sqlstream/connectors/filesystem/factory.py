@@ -6,13 +6,11 @@ What reads and writes files is imported with the first that does: a plan of an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
 from sqlstream.connectors.filesystem.source import FileSource, continues
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
-from sqlstream_operators.plan.types import VARCHAR
 
 if TYPE_CHECKING:
     from sqlstream.connectors.filesystem.reader import FileReader
@@ -51,13 +49,10 @@ class FileSourceFactory:
 
     def lenient_reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half for whole rows; the columns that `spec` does not read are taken as they are, as text."""
+        from sqlstream.connectors.filesystem.columns import unread_as_text
         from sqlstream.connectors.filesystem.reader import FileReader
 
-        read = set(spec.columns)
-        unread = tuple(column.name for column in spec.physical if column.name not in read)
-        text = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
-        paths = (*spec.needed_paths, *unread) if spec.needed_paths else ()
-        return FileReader(replace(spec.whole, physical=text, needed_paths=paths), base_dir)
+        return FileReader(unread_as_text(spec), base_dir)
 
 
 class FileSinkFactory:

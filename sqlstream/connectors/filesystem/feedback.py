@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sqlstream.connectors.filesystem.paths import is_local, resolve, would_list
-from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream.connectors.filesystem.paths import is_local, resolve, split_location, would_list
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 
 #: A file as each of them writes it.
@@ -17,26 +17,45 @@ _OF_STATE = "epochs/000001.plan.json"
 
 
 def check_feedback(plan: PhysicalPlan, written: Mapping[str, Written], base_dir: str, state_dir: str) -> None:
-    """Raise DiagnosticError (SQL017) if a source would list what the pipeline itself writes. Local paths only."""
+    """Raise DiagnosticError (SQL017) if a source would list what the pipeline itself writes: local files, Delta tables."""
     for source in plan.sources:
         path = source.options.get("path", "")
+        if source.connector == "delta":
+            for one in plan.sinks:
+                if one.connector == "delta" and _table(one, base_dir) == _table(source, base_dir):
+                    raise _feedback(source, one.name, f"sink `{one.name}` adds to the same table", written)
         if source.connector != "filesystem" or not is_local(resolve(path, base_dir)):
             continue
         pattern = source.options.get("source.path.regex-pattern")
         for what, sink, file in _files(plan, base_dir, state_dir):
             if would_list(resolve(path, base_dir), file) and (pattern is None or _matches(pattern, file)):
-                raise DiagnosticError(
-                    Diagnostic(
-                        "SQL017",
-                        f"source `{source.name}` would read what the pipeline writes",
-                        written[sink].table if sink in written else None,
-                        notes=(
-                            f"{what} is where the source reads ('{path}')",
-                            "a pipeline that reads what it writes never ends",
-                        ),
-                        help="write elsewhere, or into a folder whose name starts with `.` or `_`, which sources pass over",
-                    )
+                raise _feedback(
+                    source,
+                    sink,
+                    f"{what} is where the source reads ('{path}')",
+                    written,
+                    ", or into a folder whose name starts with `.` or `_`, which sources pass over",
                 )
+
+
+def _feedback(
+    source: SourceSpec, sink: str, what: str, written: Mapping[str, Written], or_: str = ""
+) -> DiagnosticError:
+    return DiagnosticError(
+        Diagnostic(
+            "SQL017",
+            f"source `{source.name}` would read what the pipeline writes",
+            written[sink].table if sink in written else None,
+            notes=(what, "a pipeline that reads what it writes never ends"),
+            help=f"write elsewhere{or_}",
+        )
+    )
+
+
+def _table(spec: SourceSpec | SinkSpec, base_dir: str) -> str:
+    """The folder of a Delta table."""
+    place = split_location(resolve(spec.options.get("table-path", ""), base_dir))[0]
+    return os.path.realpath(place) if is_local(place) else place
 
 
 def _files(plan: PhysicalPlan, base_dir: str, state_dir: str) -> Iterator[tuple[str, str, str]]:

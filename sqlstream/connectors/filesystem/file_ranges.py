@@ -19,6 +19,7 @@ from sqlstream.connectors.filesystem.file_version import (
 from sqlstream.connectors.filesystem.not_text import HEAD, not_text
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
 from sqlstream.formats.scratch import Scratch
+from sqlstream.storage.object_copies import copied
 from sqlstream_operators.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ class FileRange:
         return [entry.path, entry.size, entry.modified_us, self.start, self.end, *version]
 
     @classmethod
-    def from_json(cls, data: Sequence[Any], credentials: str) -> FileRange:
-        """Read what `to_json` wrote, or an older version did; the file is opened with these credentials."""
-        return cls(FileEntry(data[0], data[1], data[2], credentials, *data[5:7]), data[3], data[4])
+    def from_json(cls, data: Sequence[Any], opening: str) -> FileRange:
+        """Read what `to_json` wrote, or an older version did; `opening` is what opens the file."""
+        return cls(FileEntry(data[0], data[1], data[2], opening, *data[5:7]), data[3], data[4])
 
 
 def compression(path: str) -> str | None:
@@ -91,16 +92,35 @@ def open_entry(entry: FileEntry) -> Iterator[BinaryIO]:
 class Workspace(Scratch):
     """A temporary folder for what DuckDB can't open where it is; gone when the `with` block ends."""
 
-    def local(self, entry: FileEntry) -> str:
-        """A local path with the file's bytes as they are."""
+    def local(self, file_range: FileRange) -> str:
+        """A local path with all of the file's bytes as they are; of one that is cut the machine keeps a copy."""
+        entry = file_range.entry
         check_unchanged(entry)
         if is_local(entry.path):
             return entry.path
         target = self.new_file(Path(entry.path).suffix)
-        filesystem, inside = open_filesystem(entry.location)
-        with filesystem.open_input_stream(inside, compression=None) as source, target.open("wb") as out:
-            shutil.copyfileobj(source, out, _COPY)
+
+        def download(to: Path) -> None:
+            filesystem, inside = open_filesystem(entry.location)
+            with filesystem.open_input_stream(inside, compression=None) as source, to.open("wb") as out:
+                shutil.copyfileobj(source, out, _COPY)
+
+        if file_range.whole:
+            download(target)
+        else:
+            copied(f"{entry.location} {entry.size} {entry.modified_us}", entry.size, target, download)
         return str(target)
+
+    @contextmanager
+    def _copy(self, file_range: FileRange) -> Iterator[BinaryIO]:
+        """What has to be read from its beginning for any part of it."""
+        entry = file_range.entry
+        if file_range.whole or is_local(entry.path):
+            with open_entry(entry) as file:
+                yield file
+        else:
+            with Path(self.local(file_range)).open("rb") as file:
+                yield file
 
     def text(self, file_range: FileRange) -> str:
         """A local path with the range's text, not compressed.
@@ -126,9 +146,10 @@ class Workspace(Scratch):
         path = file_range.entry.path
         packed = compression(path)
         if file_range.whole and packed is None:
-            return self.local(file_range.entry)
+            return self.local(file_range)
         target = self.new_file()
-        with open_entry(file_range.entry) as source, target.open("wb") as out:
+        there = open_entry(file_range.entry) if packed is None else self._copy(file_range)
+        with there as source, target.open("wb") as out:
             if packed is not None:
                 with decompressed(file_range.entry, source, packed) as stream:
                     _copy_part(stream, file_range.start, file_range.end, out)

@@ -59,7 +59,7 @@ def present(entry: FileEntry) -> FileEntry | None:
     """The file as it is now, without a digest; None if it is gone."""
     if is_local(entry.path):
         try:
-            return replace(local_entry(entry.path, Path(entry.path).stat()), credentials=entry.credentials)
+            return replace(local_entry(entry.path, Path(entry.path).stat()), opening=entry.opening)
         except (FileNotFoundError, NotADirectoryError):
             return None
     filesystem, inside = open_filesystem(entry.location)

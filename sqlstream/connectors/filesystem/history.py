@@ -104,14 +104,14 @@ class FileHistory:
         try:
             for split in splits:
                 for item in split.payload["ranges"]:
-                    check_unchanged(FileRange.from_json(item, self._credentials).entry)
+                    check_unchanged(FileRange.from_json(item, self._opening).entry)
         except InputFileError:
             return False
         return True
 
     @property
-    def _credentials(self) -> str:
-        return next((one.entry.credentials for one in self._files if one is not None), "")
+    def _opening(self) -> str:
+        return next((one.entry.opening for one in self._files if one is not None), "")
 
     def _as_it_was(
         self, number: int, listed: FileEntry, read: ReadPart, now: Mapping[str, FileEntry]

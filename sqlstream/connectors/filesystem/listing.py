@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.connectors.filesystem.paths import FileEntry, split_location
 from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream.storage.mended_rows import FOLDER as MENDED
 from sqlstream.storage.mended_rows import LISTED, TEXT, MendedRow, is_mended, mended_rows
@@ -73,18 +73,18 @@ class Listed:
 class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
-    `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
+    `folder` is where its segments are in the store, `root` the prefix that paths share now, `opening` what opens
     them; with `most`, only so many segments are read: the log as it was when there were no more. Raises DamagedFileError,
     which names it, when a segment is not what was written or is missing.
     """
 
     def __init__(
-        self, store: CheckpointStore, folder: str, root: str, credentials: str = "", most: int | None = None
+        self, store: CheckpointStore, folder: str, root: str, opening: str = "", most: int | None = None
     ) -> None:
         self._store = store
         self.folder = folder
         self._root = root
-        self._credentials = credentials
+        self._opening = opening
         self._files: list[Listed] = []
         self._by_path: dict[str, int] = {}
         self._segments = 0
@@ -93,6 +93,9 @@ class ListingLog:
         self._own = place if local is None else f"{local.absolute()}/"
         self._mended: list[int] = []
         segments = [name for name in store.list(folder) if not is_mended(name, folder)]
+        if not store.is_local:  # a list of an object store may lack what was written last
+            while store.exists(self._segment(len(segments))):
+                segments.append(self._segment(len(segments)))
         for name in segments[:most]:
             if name != self._segment(self._segments):
                 raise DamagedFileError(
@@ -216,7 +219,7 @@ class ListingLog:
         """A file as `_written` wrote it; those of older versions have no more than their size and time."""
         path, size, modified_us, *version = item
         changed_us, digest = version[:2] or (0, "")
-        entry = FileEntry(self._absolute(path), size, modified_us, self._credentials, changed_us, digest)
+        entry = FileEntry(self._absolute(path), size, modified_us, self._opening, changed_us, digest)
         skipped = bool(version[2:] and version[2])
         if not version[3:]:
             return Listed(entry, skipped)
@@ -238,7 +241,9 @@ class ListingLog:
     def _absolute(self, path: str) -> str:
         if path.startswith(LISTED):
             return self.mended_path(path.removeprefix(LISTED))
-        return path if path.startswith("/") or "://" in path else self._root + path
+        whole = path if path.startswith("/") or "://" in path else self._root + path
+        # Former versions wrote a single object with the options behind it.
+        return whole if whole.startswith("/") else split_location(whole)[0]
 
 
 def _version(entry: FileEntry) -> tuple[Any, ...]:

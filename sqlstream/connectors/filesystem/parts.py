@@ -50,7 +50,7 @@ class Part:
 
     def local(self) -> str:
         """A local path with the file's bytes as they are."""
-        return self._work.local(self.range.entry)
+        return self._work.local(self.range)
 
     def text(self) -> str:
         """A local path with the range's text, not compressed. Raises InputFileError if it is no text."""

@@ -1,10 +1,9 @@
-"""Where the files of a `path` option are: local paths, URIs of pyarrow.fs, globs, hidden names, and their
-order.
-"""
+"""Where the files of a `path` option are: local paths, URIs of object stores, globs, hidden names, and their order."""
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -13,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from sqlstream_operators.errors import DataError, MachineError
+from sqlstream_operators.errors import DataError, MachineError, StorePlaceError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
-from sqlstream_planner.text.masking import without_password
+from sqlstream_planner.text.masking import secrets_in_url, without_password
 
 if TYPE_CHECKING:
     from pyarrow import fs  # a tenth of a second, which listing local files does not need
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/?#@]*:[^/?#]*)@")
+#: The options of a store behind a URI; a `?` without a name and `=` behind it is one of a glob.
+_STORE_OPTIONS = re.compile(r"\?[A-Za-z]\w*=.*", re.DOTALL)
 _GLOB = re.compile(r"[*?\[{]")
 _DIGITS = re.compile(r"(\d+)")
 
@@ -32,20 +33,21 @@ class FileEntry:
     1970.
 
     `changed_us` is when it or its name changed last (0: not known), `digest` is of its content (`file_version`; "": not
-    known). `credentials` (`name:password`) open the file and are no part of what it is: paths are kept and shown.
+    known). `opening` (`name:password?option=value`) is what of its URI only opens the file and is no part of what it is:
+    paths are kept and shown.
     """
 
     path: str
     size: int
     modified_us: int
-    credentials: str = field(default="", repr=False, compare=False)
+    opening: str = field(default="", repr=False, compare=False)
     changed_us: int = 0
     digest: str = ""
 
     @property
     def location(self) -> str:
         """The path or the URI to open the file with."""
-        return self.path.replace("://", f"://{self.credentials}@", 1) if self.credentials else self.path
+        return joined_location(self.path, self.opening)
 
 
 def resolve(path: str, base_dir: str) -> str:
@@ -53,13 +55,15 @@ def resolve(path: str, base_dir: str) -> str:
 
     >>> resolve("data/*.json", "/pipelines")
     '/pipelines/data/*.json'
-    >>> resolve("file:///tmp/a%20b", "/pipelines"), resolve("s3://bucket/x/", "/pipelines")
-    ('/tmp/a b', 's3://bucket/x')
+    >>> resolve("file:///tmp/a%20b", "/pipelines"), resolve("s3://bucket/x/?region=y", "/pipelines")
+    ('/tmp/a b', 's3://bucket/x?region=y')
     """
     if path.startswith("file:"):
         return os.path.normpath(unquote(re.sub(r"^file:(//[^/]*)?(?=/)", "", path)))
     if _URI.match(path):
-        return path.rstrip("/")
+        options = _STORE_OPTIONS.search(path)
+        place = path if options is None else path[: options.start()]
+        return place.rstrip("/") + path[len(place) :]
     return os.path.normpath(Path(base_dir) / Path(path).expanduser())
 
 
@@ -78,6 +82,40 @@ def without_credentials(location: str) -> tuple[str, str]:
     return found[1] + location[found.end() :], found[2]
 
 
+def split_location(location: str) -> tuple[str, str]:
+    """A resolved path without what only opens it, and that (`FileEntry.opening`).
+
+    >>> split_location("s3://key:secret@bucket/x-?.json?region=y")
+    ('s3://bucket/x-?.json', 'key:secret?region=y')
+    >>> split_location("gs://bucket/x"), split_location("/a/b?c=d"), split_location("hdfs://me@host/x?a=b")
+    (('gs://bucket/x', ''), ('/a/b?c=d', ''), ('hdfs://me@host/x?a=b', ''))
+    """
+    place, login = without_credentials(location)
+    options = _STORE_OPTIONS.search(place) if is_object(place) else None
+    if options is None:
+        return place, login
+    return place[: options.start()], login + options[0]
+
+
+def joined_location(place: str, opening: str) -> str:
+    """What `split_location` has split.
+
+    >>> joined_location("s3://bucket/x", "key:secret?region=y")
+    's3://key:secret@bucket/x?region=y'
+    """
+    login, mark, options = opening.partition("?")
+    return (place.replace("://", f"://{login}@", 1) if login else place) + mark + options
+
+
+def is_object(location: str) -> bool:
+    """Whether a resolved path is in an object store."""
+    if is_local(location):
+        return False
+    from sqlstream_operators.state.object_files import SCHEMES
+
+    return location.partition("://")[0] in SCHEMES
+
+
 def is_local(path: str) -> bool:
     """Whether a resolved path is on this machine's file system."""
     return _URI.match(path) is None
@@ -91,6 +129,11 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
 
     if is_local(path):
         return fs.LocalFileSystem(), path
+    if is_object(path):
+        try:
+            return _in_store(path)
+        except StorePlaceError as error:
+            raise DataError(str(error)) from None
     try:
         filesystem, inside = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
@@ -102,6 +145,32 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
             shown = shown.replace(credentials.partition(":")[2], "***")
         raise DataError(f"{public}: can't be opened: {shown}") from None
     return filesystem, inside
+
+
+def _in_store(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of the bucket of a URI, and the path in it, which begins with the bucket. Raises StorePlaceError."""
+    place, opening = split_location(path)
+    check_login(place)
+    scheme, _, inside = place.partition("://")
+    bucket = inside.partition("/")[0]
+    return _bucket(joined_location(f"{scheme}://{bucket}", opening), bucket), inside
+
+
+def check_login(place: str) -> None:
+    """Raise StorePlaceError if the place of an object has a secret that was not taken for one (`split_location`)."""
+    if secrets_in_url(place):
+        raise StorePlaceError(
+            f"{without_password(place)} can't be opened: the secret before the @ has a /, a ? or a # in it",
+            "write %2F, %3F or %23 for it",
+        )
+
+
+@functools.lru_cache(maxsize=16)
+def _bucket(uri: str, bucket: str) -> fs.FileSystem:
+    """The client of a bucket: it keeps its connections, so a process has one."""
+    from sqlstream.connectors.filesystem.object_filesystem import object_filesystem
+
+    return object_filesystem(uri, bucket)
 
 
 def natural_key(path: str) -> tuple[tuple[tuple[int, int | str], ...], str]:
@@ -137,8 +206,13 @@ def list_files(location: str) -> list[FileEntry]:
     if is_local(location):
         return _listed(None, location, location)
     filesystem, inside = open_filesystem(location)
-    location, credentials = without_credentials(location)
-    return [replace(entry, credentials=credentials) for entry in _listed(filesystem, inside, location)]
+    place, opening = split_location(location)
+    try:
+        return [replace(entry, opening=opening) for entry in _listed(filesystem, inside, place)]
+    except StorePlaceError as error:
+        raise DiagnosticError(
+            Diagnostic("DAT004", f"path '{place}' does not exist: {error}", help=error.help or None)
+        ) from None
 
 
 def _listed(filesystem: fs.FileSystem | None, inside: str, location: str) -> list[FileEntry]:

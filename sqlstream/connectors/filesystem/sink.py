@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
@@ -25,7 +23,14 @@ from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
 from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR
 from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream.connectors.filesystem.options import FileOptions
-from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
+from sqlstream.connectors.filesystem.paths import (
+    is_local,
+    open_filesystem,
+    resolve,
+    split_location,
+    without_credentials,
+)
+from sqlstream.connectors.filesystem.written_files import FILE_BYTES, cut, grouped, sync
 from sqlstream.connectors.options import bad_option, size_bytes
 from sqlstream.formats.file_writing import writer_session
 from sqlstream.storage.identity import NAME, identity
@@ -42,7 +47,6 @@ _LONGEST_NAME = 255
 _STAGING = f"{_HIDDEN}/staging"
 _HALF = "tmp_"
 _OWNER = f"{_HIDDEN}/owner.json"
-_FILE_BYTES = 128 << 20
 _COMMITTED = f"{_HIDDEN}/committed"
 _STAGED_NAME = re.compile(r"part-(\d+)-.*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
@@ -67,7 +71,7 @@ class FileWriter:
         self._spec = spec
         self._options = checked_options(spec)
         self._location = resolve(self._options.path, base_dir)
-        self._file_bytes = size_bytes(spec.options, "sink.rolling-policy.file-size", _FILE_BYTES)
+        self._file_bytes = size_bytes(spec.options, "sink.rolling-policy.file-size", FILE_BYTES)
         self._default = spec.options.get("partition.default-name", DEFAULT_PARTITION)
         self._longest = _LONGEST_NAME if is_local(self._location) else None
 
@@ -93,7 +97,7 @@ class FileWriter:
                 filesystem, f"{root}/{staged}", rows.select(names), columns, self._spec.options
             )
             if is_local(self._location):
-                _sync(f"{root}/{staged}")
+                sync(f"{root}/{staged}")
             files.append([staged, f"{folder}{name}{part}{end}"])
         return SinkPart(table.num_rows, {"files": files})
 
@@ -103,12 +107,11 @@ class FileWriter:
         """
         ordered = self._options.changelog
         for folder, rows in self._partitions(table):
-            count = min(rows.num_rows, max(1, -(-rows.nbytes // self._file_bytes)))
-            for part in range(count):
-                start, end = rows.num_rows * part // count, rows.num_rows * (part + 1) // count
+            parts = cut(rows, self._file_bytes)
+            for number, part in enumerate(parts):
                 # `x-1` is listed before `x`: where the order counts, all parts have a number.
-                numbered = part or (ordered and count > 1)
-                yield folder, f"-{part}" if numbered else "", rows.slice(start, end - start)
+                numbered = number or (ordered and len(parts) > 1)
+                yield folder, f"-{number}" if numbered else "", part
 
     def _partitions(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """The folders (`k=v/`, "" without partitions) and their rows, in the order of the table."""
@@ -129,12 +132,8 @@ class FileWriter:
         joined = pc.binary_join_element_wise(*folders, "/").dictionary_encode()
         joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
         codes = joined.indices.to_numpy(zero_copy_only=False)
-        order = np.argsort(codes, kind="stable")
-        ends = np.searchsorted(codes[order], np.arange(len(joined.dictionary)), side="right")
-        start = 0
-        for folder, end in zip(joined.dictionary.to_pylist(), ends.tolist(), strict=True):
-            yield f"{folder}/", table.take(pa.array(order[start:end]))
-            start = end
+        for first, rows in grouped(table, codes):
+            yield f"{joined[first].as_py()}/", rows
 
 
 class FileSink:
@@ -147,7 +146,7 @@ class FileSink:
     def __init__(self, spec: SinkSpec, context: ConnectorContext) -> None:
         self._location = resolve(checked_options(spec).path, context.base_dir)
         self._filesystem, self._root = open_filesystem(self._location)
-        self._place, _ = without_credentials(self._location)
+        self._place, _ = split_location(self._location)
         self._store = context.store
         self._table = context.known_as or spec.name
         self._name = spec.name
@@ -236,7 +235,7 @@ class FileSink:
             return
         if is_local(self._location):
             for folder in sorted(folders):
-                _sync(f"{self._root}/{folder}")
+                sync(f"{self._root}/{folder}")
         self._put(_COMMITTED, str(epoch).encode())
 
     def _committed(self) -> int:
@@ -318,7 +317,8 @@ class FileSink:
     @property
     def _mark(self) -> str:
         """What says in the state directory that it has written there."""
-        return f"sinks/{hashlib.sha256(f'{self._table} {self._place}'.encode()).hexdigest()[:16]}.claimed"
+        place, _ = without_credentials(self._location)
+        return f"sinks/{hashlib.sha256(f'{self._table} {place}'.encode()).hexdigest()[:16]}.claimed"
 
     def _is_mine(self, owner: Mapping[str, str] | None) -> bool:
         return (
@@ -369,7 +369,7 @@ class FileSink:
         try:
             with self._filesystem.open_output_stream(new) as out:
                 out.write(content)
-            _sync(new)
+            sync(new)
             self._filesystem.move(new, path)
         except OSError:
             with suppress(OSError):  # a disk that is full for an hour is tried again many times
@@ -413,11 +413,3 @@ def escape(text: str) -> str:
     'a%2Fb%3A 100%25'
     """
     return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", text)
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -19,7 +19,7 @@ from sqlstream.connectors.filesystem.mending import mended
 from sqlstream.connectors.filesystem.moved_files import MovedFiles
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
-from sqlstream.connectors.filesystem.paths import FileEntry, resolve, without_credentials
+from sqlstream.connectors.filesystem.paths import FileEntry, resolve, split_location, without_credentials
 from sqlstream.connectors.filesystem.same_files import same_files
 from sqlstream.connectors.filesystem.source_files import SourceFiles
 from sqlstream.storage.checked_json import DamagedFileError
@@ -51,10 +51,10 @@ class FileSource:
         self._context = context
         self._options = FileOptions.read(spec.options)
         self._location = location = resolve(self._options.path, context.base_dir)
-        public, credentials = without_credentials(location)
+        place, opening = split_location(location)
         folder = context.folder or f"sources/{quote(spec.name, safe='')}"
-        self._root = _root(public)
-        self._log = ListingLog(context.store, folder, self._root, credentials)
+        self._root = _root(place)
+        self._log = ListingLog(context.store, folder, self._root, opening)
         self._orders = context.orders or FileOrders()
         self._files = SourceFiles(
             spec.name,
@@ -66,7 +66,7 @@ class FileSource:
             wall_clock=wall_clock,
             tell=context.tell,
         )
-        self._credentials = credentials
+        self._opening = opening
         self._cutter = FileCutter(spec.name, self._options)
 
     @property
@@ -140,16 +140,16 @@ class FileSource:
         A file that was read to its end may be gone. Where both places have the same files, all goes on as it was. Raises
         DiagnosticError (STA018) that lists the files which are not the same.
         """
-        public, _ = without_credentials(
-            resolve(FileOptions.read(former.options).path, self._context.base_dir)
-        )
-        log = ListingLog(kept, folder, _root(public))
+        there = resolve(FileOptions.read(former.options).path, self._context.base_dir)
+        places = split_location(there)[0], split_location(self._location)[0]
+        log = ListingLog(kept, folder, _root(places[0]))
         self._check_log(position, log)
-        here, _ = without_credentials(self._location)
-        if same_files(public, here, log.paths):
+        # One bucket's name at two addresses may be two buckets.
+        was, now = (without_credentials(one)[0] for one in (there, self._location))
+        if same_files(was, now, log.paths):
             log.copy_to(self._context.store, self._log.folder, self._root, lambda path: path)
             return
-        moved = MovedFiles(self._spec.name, (public, here), log, self._files.there(), int(position["file"]))
+        moved = MovedFiles(self._spec.name, places, log, self._files.there(), int(position["file"]))
         log.copy_to(self._context.store, self._log.folder, self._root, moved.now)
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
@@ -158,7 +158,7 @@ class FileSource:
         """
         for split in splits:
             for item in split.payload["ranges"]:
-                entry = FileRange.from_json(item, self._credentials).entry
+                entry = FileRange.from_json(item, self._opening).entry
                 try:
                     check_unchanged(entry)
                 except InputFileError:
@@ -208,7 +208,7 @@ class FileSource:
         """The log as it was at a position, whatever became of the files since."""
         self._check_log(position, self._log)
         return ListingLog(
-            self._context.store, self._log.folder, self._root, self._credentials, int(position["segments"])
+            self._context.store, self._log.folder, self._root, self._opening, int(position["segments"])
         )
 
     def _check_log(self, position: Position, log: ListingLog) -> None:
@@ -232,7 +232,7 @@ def continues(
     places = [
         without_credentials(resolve(str(one.get("path", "")), context.base_dir))[0] for one in (was, now)
     ]
-    log = ListingLog(context.store, context.folder, _root(places[0]))
+    log = ListingLog(context.store, context.folder, _root(split_location(places[0])[0]))
     return same_files(places[0], places[1], log.paths)
 
 

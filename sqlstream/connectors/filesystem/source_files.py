@@ -25,9 +25,10 @@ from sqlstream.connectors.filesystem.paths import (
     glob_pattern,
     hidden_names,
     is_local,
+    joined_location,
     list_files,
     listed,
-    without_credentials,
+    split_location,
 )
 from sqlstream.connectors.filesystem.whole_files import is_whole
 from sqlstream.formats.files import Unit
@@ -354,7 +355,7 @@ class SourceFiles:
 
 def nothing_found(name: str, location: str, pattern: str | None) -> Diagnostic:
     """The diagnostic for a source that has no file: what it looked for, and what is there instead."""
-    shown, _ = without_credentials(location)
+    shown, opening = split_location(location)
     there = [entry.path for entry in list_files(location)]
     notes: list[str] = []
     help_ = None
@@ -367,7 +368,9 @@ def nothing_found(name: str, location: str, pattern: str | None) -> Diagnostic:
         found = re.search(r"[*?\[{]", shown)
         folder = shown if found is None else shown[: found.start()].rpartition("/")[0] or "/"
         what = f"'{shown}' is an empty folder" if found is None else f"no file matches '{shown}'"
-        visible = [] if found is None else [entry.path for entry in list_files(folder)]
+        visible = (
+            [] if found is None else [entry.path for entry in list_files(joined_location(folder, opening))]
+        )
         hidden = hidden_names(location)
         if found is not None:
             glob = glob_pattern(shown)

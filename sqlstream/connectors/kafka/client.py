@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from sqlstream.connectors.extras import installed
 from sqlstream.connectors.kafka.options import KafkaOptions
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.text.name_lists import names_in
@@ -80,20 +81,7 @@ _LOGIN_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))',
 
 def confluent_kafka() -> ModuleType:
     """The client's package. Raises DiagnosticError (ENV009) if it is not installed."""
-    try:
-        import confluent_kafka as found
-    except ImportError as error:
-        raise DiagnosticError(
-            Diagnostic(
-                "ENV009",
-                "Kafka's client is not installed",
-                notes=(f"import of confluent_kafka: {error}",),
-                help="pip install 'sqlstream-spark[kafka]'",
-            ),
-            exit_code=5,
-        ) from error
-    module: ModuleType = found
-    return module
+    return installed("confluent_kafka", "Kafka's client", "kafka")
 
 
 def consumer_config(options: KafkaOptions) -> dict[str, str]:

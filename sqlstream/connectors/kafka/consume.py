@@ -12,18 +12,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.connectors.kafka.librdkafka import (
-    AUTO_OFFSET_RESET,
+from sqlstream.connectors.kafka.librdkafka.consumer import (
     HEADERS,
+    Batch,
+    Client,
+    PartitionQueue,
+    is_unknown,
+)
+from sqlstream.connectors.kafka.librdkafka.library import (
+    AUTO_OFFSET_RESET,
     NOT_AUTHORIZED,
     OFFSET_OUT_OF_RANGE,
     OK,
     PARTITION_EOF,
     UNKNOWN_TOPIC,
-    Batch,
-    Client,
-    PartitionQueue,
-    is_unknown,
+    error_text,
 )
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -210,7 +213,7 @@ class _Reading:
                 ),
                 exit_code=5,
             )
-        return _away(wanted, self._part.queue.error(code))
+        return _away(wanted, error_text(code))
 
 
 def _away(wanted: OffsetRange, trouble: str) -> DiagnosticError:

@@ -1,25 +1,28 @@
 """Which epoch a topic has: an offset of a consumer group of ours, committed in the transaction of the epoch's records.
 
-The group is of one table of one state directory, the offset stands at the topic's partition 0. Kafka forgets offsets that
-were not written for long (`offsets.retention.minutes`, a week); so where a run ends the state directory notes it, too, with
-the topic's id, and that is read where Kafka has forgotten.
+The group is of one table of one state directory, the offset stands at the topic's partition 0; behind it may be the marks
+of an epoch's shares (`shares`). Kafka forgets offsets that were not written for long (`offsets.retention.minutes`, a week);
+so where a run ends the state directory notes it, too, with the topic's id, and that is read where Kafka has forgotten.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from typing import Any
 
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record
 from sqlstream.connectors.kafka.client import admin_config, confluent_kafka, consumer_config, made
 from sqlstream.connectors.kafka.failures import Failures
 from sqlstream.connectors.kafka.options import KafkaOptions
+from sqlstream.connectors.kafka.shares import MOST, EpochCut, Marks
 from sqlstream.storage.identity import NAME, identity
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
-_NO_OFFSET = -1001
+_NO_TOPIC = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"))
 #: Seconds to wait for a transaction that is about to end, and for a broker.
 _STABLE_S, _ANSWER_S = 3.0, 10.0
 
@@ -34,18 +37,24 @@ class EpochGroup:
         self._topic = options.topics[0]
         self._failures = failures
         self.name = group
+        #: What the shares' marks said when the record was read.
+        self.marks: Marks | None = None
         self._clients: dict[bool, Any] = {}
         self._noted: int | None = None
         self._client_error: str | None = None
 
-    def metadata(self) -> Any:
-        """The group's metadata for a transaction."""
-        return self._client(stable=True).consumer_group_metadata()
-
     def offsets(self, record: Record) -> list[Any]:
-        """The offset that says what a record says."""
-        text = json.dumps({"job": record.job, "sink": record.sink}, separators=(",", ":"))
-        return [confluent_kafka().TopicPartition(self._topic, 0, record.epoch, text)]
+        """The offsets that say what a record says: its epoch, and no later one in a mark."""
+        marks = () if self.marks is None else sorted(self.marks.beyond(record.epoch))
+        return [self._offset(record, share, {}) for share in (0, *marks)]
+
+    def mark(self, record: Record, share: int, cut: EpochCut | None) -> Any:
+        """The offset by which a share (1 …) says that its transaction has the record's epoch, which is cut like this."""
+        return self._offset(record, share, {} if cut is None else {"cut": astuple(cut)})
+
+    def _offset(self, record: Record, share: int, more: Mapping[str, Any]) -> Any:
+        text = json.dumps({"job": record.job, "sink": record.sink, **more}, separators=(",", ":"))
+        return confluent_kafka().TopicPartition(self._topic, share, record.epoch, text)
 
     def commit(self, record: Record) -> None:
         """Write a record outside of a transaction."""
@@ -53,27 +62,50 @@ class EpochGroup:
             lambda client: client.commit(offsets=self.offsets(record), asynchronous=False), stable=True
         )
 
-    def record(self, job: str, *, lock: bool) -> Record | None:
+    def shares_ever(self, partitions: int) -> frozenset[int]:
+        """The shares that may have a producer, for a topic with so many partitions."""
+        if partitions < 2:
+            return frozenset()
+        return frozenset(self._marks(self._committed(partitions, stable=False)[1:]).epochs)
+
+    def record(self, job: str, *, lock: bool, partitions: int) -> Record | None:
         """The last epoch that is committed; with `lock` no transaction of a former driver can be open."""
-        wanted = [confluent_kafka().TopicPartition(self._topic, 0)]
         try:
-            found = self._call(
-                lambda client: client.committed(wanted, _ANSWER_S if lock else _STABLE_S), stable=True
-            )
+            found = self._committed(partitions, stable=True, patience_s=_ANSWER_S if lock else _STABLE_S)
         except LostConnectionError:
             if lock:
                 raise
             # A transaction may be open, of a driver that is at work or has died: it is not committed.
-            found = self._call(lambda client: client.committed(wanted, _ANSWER_S), stable=False)
-        (one,) = found
+            found = self._committed(partitions, stable=False)
+        one, *others = found
+        self.marks = marks = self._marks(others)
         if one.error is not None:
-            if one.error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"):
-                return None
-            raise self._failures.of(one.error)
-        if one.offset == _NO_OFFSET or one.offset < 0:
-            epoch = self._remembered()
-            return None if epoch is None else Record(job, self._known_as, epoch)
-        return Record(job, self._known_as, int(one.offset))
+            return None  # there is no such topic
+        epoch = self._remembered() if one.offset < 0 else int(one.offset)
+        if epoch is None:
+            return None
+        partly = max((marks.epochs[share] for share in marks.beyond(epoch)), default=None)
+        return Record(job, self._known_as, epoch, partly)
+
+    def _committed(self, partitions: int, *, stable: bool, patience_s: float = _ANSWER_S) -> list[Any]:
+        """The offsets of the epoch and of the shares' marks. Raises what `Failures` makes."""
+        count = max(1, min(partitions, MOST))
+        wanted = [confluent_kafka().TopicPartition(self._topic, number) for number in range(count)]
+        found: list[Any] = self._call(lambda client: client.committed(wanted, patience_s), stable=stable)
+        for one in found:
+            if one.error is not None and one.error.name() not in _NO_TOPIC:
+                raise self._failures.of(one.error)
+        return found
+
+    def _marks(self, offsets: Iterable[Any]) -> Marks:
+        """What the shares' offsets say."""
+        there = {one.partition: one for one in offsets if one.error is None and one.offset >= 0}
+        last = max(there.values(), key=lambda one: one.offset, default=None)
+        cut = None
+        if last is not None and last.metadata:
+            cut = json.loads(last.metadata.partition("\0")[0]).get("cut")
+        epochs = {share: int(one.offset) for share, one in there.items()}
+        return Marks(epochs, None if cut is None else EpochCut(*cut))
 
     def partitions(self) -> int | None:
         """How many partitions the topic has; None if there is no such topic."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sqlstream.connectors.exactly_once.target import LostConnectionError
-from sqlstream.connectors.kafka.client import confluent_kafka, made
+from sqlstream.connectors.kafka.client import confluent_kafka
 from sqlstream.connectors.kafka.failures import Failures
+from sqlstream.connectors.kafka.librdkafka.producer import BY_KEY, Producer
 from sqlstream.connectors.kafka.records import Records
 from sqlstream_operators.errors import InternalError
 
@@ -39,25 +39,23 @@ _LOST = frozenset(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
 #: The error of records that are dropped because of something else.
 _DROPPED = frozenset(("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_STATE"))
 
-_SILENT = logging.getLogger("sqlstream.connectors.kafka.client")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False  # what matters of the client's log is raised
-
 
 class Producing:
     """One producer, with a transaction at a time (`transactions` is its id) or none.
 
-    `delivered`: whether it is waited for until the broker has a record.
+    `delivered`: whether it is waited for until the broker has a record. `window_bytes`: how many bytes of records may be on
+    their way before it is waited for.
     """
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        config: Mapping[str, str],
         topic: str,
         failures: Failures,
         *,
         transactions: str | None,
         delivered: bool = True,
+        window_bytes: int = WINDOW_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._given, self._topic, self._failures = dict(config), topic, failures
@@ -71,7 +69,10 @@ class Producing:
         self._began: float | None = None
         self._timeout_s = 0.0
         self._under_way = 0
-        self._round = itertools.count()
+        self._most = self._window = window_bytes
+        #: How many producers there were.
+        self.made = 0
+        self._round = 0
 
     @property
     def is_open(self) -> bool:
@@ -97,6 +98,7 @@ class Producing:
         self._lost_broker = False
         if self._transactions is None:
             self._producer = self._made({})
+            self.made += 1
             return
         wanted = self._given.get("transaction.timeout.ms")
         for timeout in (int(wanted),) if wanted is not None else _TIMEOUTS_MS:
@@ -110,6 +112,7 @@ class Producing:
                     continue
                 raise self._failures.of(error, client_error=self._client_error) from error
             self._producer, self._timeout_s = producer, timeout / 1000
+            self.made += 1
             return
 
     def have_created(self, partitions: Callable[[], int | None]) -> int:
@@ -118,7 +121,7 @@ class Producing:
         Raises DiagnosticError (ENV006) if they don't.
         """
         self.open()
-        self._call(lambda: self._producer.list_topics(self._topic, PATIENCE_S))
+        self._call(lambda: self._producer.ask_for_topic(PATIENCE_S))
         for _ in range(_LOOKS):
             found = partitions()
             if found is not None:
@@ -129,18 +132,20 @@ class Producing:
     def send(self, records: Records, *, partition: int | None, partitions: int) -> None:
         """Hand records to the client, in order, by the key or all to one `partition` (-1: each to the next one)."""
         self._begin()
-        if self._under_way and self._under_way + records.nbytes > WINDOW_BYTES:
-            self.drain()
-        self._under_way += records.nbytes
-        places = records.partitions
         if partition == -1:
-            start = next(self._round)
-            self._round = itertools.count(start + len(records))
-            places = pa.array(np.arange(start, start + len(records)) % partitions, pa.int32())
-        for start in range(0, len(records), _AT_ONCE):
-            self._send(
-                records, places, slice(start, start + _AT_ONCE), None if partition == -1 else partition
-            )
+            places = np.arange(self._round, self._round + len(records)) % partitions
+            self._round += len(records)
+            records = replace(records, partitions=pa.array(places, pa.int32()))
+        if records.timestamps is not None:
+            records = replace(records, timestamps=records.timestamps.fill_null(int(time.time() * 1000)))
+        for part in _parts(records, self._window):
+            if self._under_way and self._under_way + part.nbytes > self._window:
+                self.drain()
+            self._under_way += part.nbytes
+            try:
+                self._producer.send(part, BY_KEY if partition is None else partition)
+            except confluent_kafka().KafkaException as error:
+                raise self._error(error) from error
             self._producer.poll(0)
             self._check()
 
@@ -154,8 +159,8 @@ class Producing:
         self._check()
         self._under_way = 0
 
-    def send_offsets(self, offsets: list[Any], group: Any) -> None:
-        """Make offsets of a group a part of the transaction."""
+    def send_offsets(self, offsets: Sequence[Any], group: str) -> None:
+        """Make offsets of a group (`TopicPartition`s) a part of the transaction."""
         self._begin()
         wait_s = min(_FIRST_S * 2**self._unanswered, PATIENCE_S)
         self._unanswered += 1
@@ -191,7 +196,7 @@ class Producing:
 
     # ------------------------------------------------------------------------------------------ the client
 
-    def _made(self, more: Mapping[str, str]) -> Any:
+    def _made(self, more: Mapping[str, str]) -> Producer:
         """A producer: records of a key stay in order, and are where Java's clients put them."""
         strong = self._delivered
         config = {
@@ -204,52 +209,20 @@ class Producing:
             "queue.buffering.max.kbytes": str(1 << 21),
             **_without_aliases(self._given),
             **more,
-            "delivery.report.only.error": True,
-            "on_delivery": self._on_delivery,
-            "error_cb": self._on_error,
-            "logger": _SILENT,
-            "log_level": "2",  # some lines pass by the logger when a process ends
+            "delivery.report.only.error": "true",
         }
-        return made(confluent_kafka().Producer, config)
+        most = config["queue.buffering.max.kbytes"]
+        # Half of what the client takes: what was delivered is counted until all is.
+        self._window = min(self._most, int(most) << 9) if most.isdigit() else self._most
+        return Producer(config, self._topic, failed=self._on_delivery, troubled=self._on_error)
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is not None and self._failed is None:
+    def _on_delivery(self, error: Any) -> None:
+        if self._failed is None:
             self._failed = error
 
     def _on_error(self, error: Any) -> None:
         self._client_error = error.str()
         self._lost_broker |= error.name() in _LOST
-
-    def _send(self, records: Records, places: pa.Array | None, part: slice, partition: int | None) -> None:
-        """Hand a few records over. The client's way to take many at once has one partition, no headers and no timestamps."""
-        fields: dict[str, list[Any]] = {"value": records.values[part].to_pylist()}
-        if records.keys is not None:
-            fields["key"] = records.keys[part].to_pylist()
-        one_by_one = records.timestamps is not None or records.headers is not None
-        if records.timestamps is not None:
-            fields["timestamp"] = records.timestamps[part].fill_null(int(time.time() * 1000)).to_pylist()
-        if records.headers is not None:
-            fields["headers"] = [list(one or ()) for one in records.headers[part].to_pylist()]
-        names = tuple(fields)
-        messages = [dict(zip(names, row, strict=True)) for row in zip(*fields.values(), strict=True)]
-        numbers = None if places is None else places[part].to_pylist()
-        groups: dict[int | None, list[dict[str, Any]]] = {} if numbers is not None else {partition: messages}
-        for number, message in zip(numbers or (), messages, strict=numbers is not None):
-            groups.setdefault(number, []).append(message)
-        try:
-            for number, group in groups.items():
-                self._hand_over(group, {} if number is None else {"partition": number}, one_by_one=one_by_one)
-        except confluent_kafka().KafkaException as error:
-            raise self._error(error) from error
-
-    def _hand_over(
-        self, messages: list[dict[str, Any]], more: Mapping[str, int], *, one_by_one: bool
-    ) -> None:
-        if one_by_one:
-            for message in messages:
-                self._producer.produce(self._topic, **message, **more)
-        elif self._producer.produce_batch(self._topic, messages, **more) != len(messages):
-            raise self._error(next(m["_error"] for m in messages if "_error" in m))
 
     def _begin(self) -> None:
         if self._producer is None:
@@ -336,6 +309,18 @@ class Producing:
         except kafka.KafkaException as why:
             return error if why.args[0].name() in _DROPPED else why
         return error
+
+
+def _parts(records: Records, most_bytes: int) -> Iterator[Records]:
+    """The records in order, in parts that fit the client: of so many bytes at most, or of one record."""
+    left = [records.slice(start, _AT_ONCE) for start in range(0, len(records), _AT_ONCE)][::-1]
+    while left:
+        part = left.pop()
+        if part.nbytes <= most_bytes or len(part) == 1:
+            yield part
+        else:
+            half = len(part) // 2
+            left += [part.slice(half, len(part)), part.slice(0, half)]
 
 
 def _without_aliases(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """An epoch's rows as records: keys, values, and the other fields of each.
 
-Rows that only come are written as their tasks staged them. Changes are put together first, by DuckDB, which spills to disk:
+Append-only rows are written as their tasks staged them. Changes are put together first, by DuckDB, which spills to disk:
 a row may come in one part and go in another. A changelog has, for each key, what goes before what comes; `upsert-kafka` has
 one record a key, which is its last.
 """
@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, consolidate, memory_bytes
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, consolidate
+from sqlstream.connectors.database.spilling import SpillingDuck
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.kafka.options import KafkaOptions, RecordPart
 from sqlstream.formats.api import RecordFormat
 from sqlstream.formats.registry import record_writer
-from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.arrow_values import normalize
 from sqlstream_operators.duck.session import DuckSession
@@ -28,7 +27,6 @@ from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.spec import Column, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
 
-_MOST_MEMORY = 1 << 30
 _ROWS, _NET, _PARTITION = "sqlstream_rows", "sqlstream_net", "__sq_partition"
 
 
@@ -48,6 +46,11 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def slice(self, start: int, count: int) -> Records:
+        """So many records from `start` on, or as many as there are."""
+        every = (self.values, self.keys, self.partitions, self.timestamps, self.headers)
+        return Records(*(None if one is None else one.slice(start, count) for one in every))
 
     @property
     def nbytes(self) -> int:
@@ -88,13 +91,17 @@ class RecordMaker:
             named = [replace(c, name=name) for c, name in zip(self._keys, self._key_names, strict=True)]
             self._key_writer = record_writer(_format(options.key, named, (), f"{topic}-key", secrets))
         self._by_row = options.partitioner == "default" and self._key_writer is None
-        self._duck: DuckSession | None = None
+        self._duck = SpillingDuck()
         self._writing: DuckSession | None = None
-        self._spill: RunFolder | None = None
+
+    @property
+    def by_part(self) -> bool:
+        """Whether the records of a task's rows are the same without the other tasks' rows."""
+        return not self._upsert and self._spec.changelog != "retract"
 
     def records(self, rows: StagedEpoch, partitions: int) -> Iterator[Records]:
         """The records of an epoch, in batches, for a topic with so many partitions. Raises DataError."""
-        if self._upsert or self._spec.changelog == "retract":
+        if not self.by_part:
             tables = self._consolidated(rows, partitions)
         else:
             tables = (pa.Table.from_batches([batch]) for batch in rows.reader())
@@ -108,12 +115,10 @@ class RecordMaker:
 
     def close(self) -> None:
         """Let go of DuckDB and what it has spilled."""
-        for session in (self._duck, self._writing):
-            if session is not None:
-                session.close()
-        if self._spill is not None:
-            self._spill.close()
-        self._duck = self._writing = self._spill = None
+        self._duck.close()
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
 
     # ------------------------------------------------------------------------------------------ bytes
 
@@ -148,19 +153,8 @@ class RecordMaker:
 
     def _consolidated(self, rows: StagedEpoch, partitions: int) -> Iterator[pa.Table]:
         """What an epoch changes, each row or key once, in the order in which it is to be written."""
-        if self._duck is None:
-            self._spill = RunFolder("spill-")
-            self._duck = DuckSession(
-                memory_limit=min(_MOST_MEMORY, memory_bytes()), temp_directory=str(self._spill.path)
-            )
-        duck, connection = self._duck, self._duck.connection
-
-        def run(sql: str) -> list[tuple[Any, ...]]:
-            try:
-                return list(connection.execute(sql).fetchall())
-            except duckdb.Error as error:
-                raise duck.error(error, sql) from error
-
+        duck, run = self._duck.session, self._duck.run
+        connection = duck.connection
         spec = self._spec if self._upsert else replace(self._spec, primary_key=())
         connection.register(_ROWS, rows.reader())
         try:

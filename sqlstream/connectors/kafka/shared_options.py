@@ -167,7 +167,14 @@ SCAN = (
 )
 
 SINK = (
-    OptionDef("sink.parallelism", _I, "how many tasks write", roles=_SINK, minimum=1, changes_output=False),
+    OptionDef(
+        "sink.parallelism",
+        _I,
+        "in how many transactions at once a large epoch may be written",
+        roles=_SINK,
+        minimum=1,
+        changes_output=False,
+    ),
     OptionDef(
         "sink.delivery-guarantee",
         _E,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.keyed_writer import KeyedWriter
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
@@ -32,7 +34,7 @@ class TopicSinkFactory:
         secrets = [
             spec.options[o.name] for o in self._descriptor.options if o.secret and o.name in spec.options
         ]
-        maker = RecordMaker(spec, options, upsert=self._upsert, changelog=changelog, secrets=secrets)
+        maker = partial(RecordMaker, spec, options, upsert=self._upsert, changelog=changelog, secrets=secrets)
         return ExactlyOnceSink(spec, context, Topic(spec, options, context, maker))
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> StagingWriter:

@@ -307,7 +307,7 @@ class KafkaSource(
         found = losses.losses(at, earliest, latest, self._ids, other_cluster=other)
         if not found:
             return at
-        if not {f"lost:{self._spec.name}", "lost:all"} & set(self._context.accepted):
+        if not self._context.may_lose(self._spec.name):
             raise losses.refused(self._spec.name, found)
         self._context.tell(losses.accepted(self._spec.name, found))
         return losses.without(at, found, self._known_ids(parts), self._cluster_id)

@@ -9,13 +9,12 @@ from sqlstream.connectors.database.declared import in_postgres
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings, SinkAbilities
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
-from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+from sqlstream_planner.catalog.options import BOTH, OptionDef, ValueKind
 
 if TYPE_CHECKING:
     from sqlstream_planner.diagnostics import Diagnostic
     from sqlstream_planner.sql.statements import CreateTable
 
-_SINK = (Role.SINK,)
 _S = ValueKind.STRING
 
 
@@ -27,7 +26,7 @@ def _wrong(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
 DESCRIPTOR = ConnectorDescriptor(
     "postgres",
     "a table in a PostgreSQL database (ours; options are those of Flink's jdbc)",
-    _SINK,
+    BOTH,
     (
         OptionDef(
             "url",
@@ -41,12 +40,15 @@ DESCRIPTOR = ConnectorDescriptor(
             _S,
             "the password; without it as PGPASSWORD or ~/.pgpass say",
             secret=True,
+            changes_rows=False,
         ),
         OptionDef("table-name", _S, "the table, or schema.table; without it the table's name here"),
         *LOOKUP_OPTIONS,
     ),
     dimension=True,
     lookup=ColumnLookup(by_position=False),
+    # Not `alone`: the identity of a dimension has the shape, and stored ones must stay.
+    source_lookup=ColumnLookup(by_position=False),
     sink=SinkAbilities(
         changes=True,
         keyed=True,

@@ -64,16 +64,20 @@ def _strict_sql(duck: DuckSession, wanted: FileTable, ranges: Sequence[FilePart]
     """A SELECT over the ranges in order. Raises DataError for a file that is not Parquet or lacks no column."""
     local = {part.path: part.local() for part in ranges}
     schemas = _schemas(duck, ranges, local)
+    found = {part.path: _items(wanted, schemas[part.path], part, local[part.path]) for part in ranges}
     parts = []
     # Files with one schema are read together; a cut file stands alone.
     for _, group in itertools.groupby(
         ranges,
-        key=lambda p: (tuple(schemas[p.path].items()), None if p.whole else (p.path, p.start)),
+        key=lambda p: (
+            tuple(schemas[p.path].items()),
+            found[p.path],
+            None if p.whole else (p.path, p.start),
+        ),
     ):
         members = list(group)
         paths = [local[part.path] for part in members]
-        items = _items(wanted, schemas[members[0].path], members[0])
-        items += wanted.beside(members).items
+        items = [*found[members[0].path], *wanted.beside(members).items]
         parts.append(
             f"SELECT {', '.join(items) or '1 AS one'} FROM read_parquet({file_list(paths)}, "
             f"hive_partitioning = false){_range(members[0])}"
@@ -86,6 +90,8 @@ def _lenient(duck: DuckSession, wanted: FileTable, part: FilePart) -> tuple[pa.T
     path = part.local()
     schema = _schema(duck, part, path)
     source = f"read_parquet({file_list([path])}, hive_partitioning = false)"
+    if wanted.columns_in is not None:
+        return _whole(duck, wanted, part, path, schema), []
     names = match_names([c.name for c in wanted.columns], list(schema), part)
     failures = []
     for column in wanted.columns:
@@ -122,7 +128,7 @@ def _whole(
     schema: Mapping[str, SqlType | None],
     condition: str = "",
 ) -> pa.Table:
-    items = [*_items(wanted, schema, part), *wanted.beside([part]).items]
+    items = [*_items(wanted, schema, part, path), *wanted.beside([part]).items]
     where = _range(part)
     source = f"(SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false){where}"
     if condition:
@@ -130,8 +136,10 @@ def _whole(
     return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {source})")
 
 
-def _items(wanted: FileTable, schema: Mapping[str, SqlType | None], entry: FilePart) -> list[str]:
+def _items(wanted: FileTable, schema: Mapping[str, SqlType | None], entry: FilePart, path: str) -> list[str]:
     """SELECT items of the wanted columns; NULL for a column that this file does not have."""
+    if wanted.columns_in is not None:
+        return wanted.columns_in(entry, path, schema)
     names = match_names([column.name for column in wanted.columns], list(schema), entry)
     items = []
     for column in wanted.columns:

@@ -15,7 +15,7 @@ def check_head(journal: Journal, epoch: int) -> None:
     the last manifests are kept. So creating one is not enough: it must be the last as well, and until that
     is known nothing of the epoch is made visible. An old manifest that is left behind harms nobody.
     """
-    _, manifests = journal.epochs()
+    _, manifests = journal.listed()
     if manifests and manifests[-1] > epoch:
         raise lost_manifest(journal, manifests[-1])
 

@@ -2,6 +2,9 @@
 
     recover -> [ plan -> write it -> run -> prepare sinks -> publish manifest -> commit sinks -> collect ]*
 
+A sink may go on with a large epoch behind: it is committed in a thread while the next one is planned and run
+(`background_commit`). That is waited for before anything of the next epoch is prepared.
+
 The manifest is the only step that decides. Whatever breaks off before it leaves an epoch that is replayed,
 whatever breaks off after it leaves sinks that are committed again; `recovery` says how a run starts.
 """
@@ -9,12 +12,14 @@ whatever breaks off after it leaves sinks that are committed again; `recovery` s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import planned_input
 from sqlstream.runtime.loop.committed_sinks import note_committed
+from sqlstream.runtime.loop.completion import Completion
 from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.epoch_jobs import outcome_of
 from sqlstream.runtime.loop.faults import Faults, no_faults
@@ -76,7 +81,6 @@ class EpochLoop:
         self._settings = settings
         self._run = run
         self._stop = stop
-        self._on_epoch = on_epoch
         self._on_up = on_up
         self._on_phase = on_phase
         self._last_trouble: str | None = None
@@ -104,6 +108,9 @@ class EpochLoop:
             state_is_local=journal.store.is_local,
         )
         self._outputs = Outputs(program, journal.store, tell)
+        self._completion = Completion(
+            self._outputs, collector, self._planner, faults=faults, on_epoch=on_epoch
+        )
         self._done = totals if totals is not None else Totals()
         self._manifests = Manifests(program, settings, self._state, self._planner, run, journal)
         self._too_large: EpochPlan | None = None
@@ -113,9 +120,7 @@ class EpochLoop:
         started = self._clock()
         unfinished = None
         try:
-            self._recover()
-            self._on_up()
-            outcome = "stopped" if self._stop.requested else self._epochs()
+            outcome = self._to_the_end()
             if self._state.last is not None:
                 note_committed(self._journal.store, self._state.last)
         except DiagnosticError as error:
@@ -129,6 +134,19 @@ class EpochLoop:
         seconds = self._clock() - started
         result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
         return replace(result, skipped=self._planner.passed_over())
+
+    def _to_the_end(self) -> str:
+        """Recover, and run epochs; however that ends, the last one that is published gets its results."""
+        try:
+            self._recover()
+            self._on_up()
+            outcome = "stopped" if self._stop.requested else self._epochs()
+        except Exception:
+            with suppress(Exception):  # the next run commits it again, and says what is wrong with it
+                self._completion.wait()
+            raise
+        self._completion.wait()
+        return outcome
 
     def _recover(self) -> None:
         """Go on behind the last manifest: nothing is under way then, and what an edit of the query means is carried out."""
@@ -173,6 +191,7 @@ class EpochLoop:
                 self._begun(plan)
                 report = self._attempt(plan, planning=self._clock() - begun)
                 if report is not None and self._planner.caught_up(report):
+                    self._completion.wait()
                     took = self._clock() - begun
                     self._stop.wait(self._interval.after(took) - took)
             elif self._planner.ended(ready):
@@ -182,6 +201,7 @@ class EpochLoop:
 
     def _wait(self) -> None:
         """Wait until it is worth asking the sources again, and say for what before the first epoch."""
+        self._completion.wait()
         if not self._done.epochs:
             text = f"waiting for {self._planner.waits_for()}"
             if text != self._last_trouble:
@@ -266,6 +286,7 @@ class EpochLoop:
 
     def _give_up(self, epoch: int) -> None:
         """Void an epoch that is under way: no driver can commit it from now on, its input is read by the next ones."""
+        self._completion.wait()
         void = self._manifests.void(epoch)
         committed = committed_epoch(self._state.last)
         self._check_lease()
@@ -343,20 +364,16 @@ class EpochLoop:
         self._manifests.keep_program()
         previous = committed_epoch(self._state.last)
         job = self._job(plan)
-        try:
+        with self._failures_of(plan):
             outcome = self._outcome(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
+        self._completion.wait()
+        with self._failures_of(plan):
             planned_input.confirm(plan, self._program.sources)
             tally = self._manifests.tally(plan, outcome)
             self._outputs.prepare(plan, outcome, previous)
             timer.lap("prepare")
-        except Exception as error:
-            # If another driver has gone on, that is why: it has taken away what this epoch needs.
-            fencing.check_head(self._journal, plan.epoch - 1)
-            if isinstance(error, MemoryError | MemoryExhaustedError):
-                raise error_of(describe(error), plan.epoch) from error
-            raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
         manifest = self._manifests.of(plan, outcome, tally)
@@ -370,17 +387,23 @@ class EpochLoop:
         timer.lap("publish")
         self._faults("published", plan.epoch)
         self._outputs.commit(facts)
-        timer.lap("commit")
-        self._faults("committed", plan.epoch)
         self._planner.learn_paces(facts)
         self._state.adopt(facts)
-        self._collector.committed(manifest)
-        timer.lap("collect")
-        self._faults("collected", plan.epoch)
-        self._planner.learn_speed(sum(facts.rows_read.values()), timer.total)
-        report = epoch_report(facts, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        self._on_epoch(report)
+        report = epoch_report(facts, self._state, self._program.sources, replayed=replayed)
+        self._completion.begin(report, timer)
         return report
+
+    @contextmanager
+    def _failures_of(self, plan: EpochPlan) -> Iterator[None]:
+        """What goes wrong before an epoch is published, as what it is."""
+        try:
+            yield
+        except Exception as error:
+            # If another driver has gone on, that is why: it has taken away what this epoch needs.
+            fencing.check_head(self._journal, plan.epoch - 1)
+            if isinstance(error, MemoryError | MemoryExhaustedError):
+                raise error_of(describe(error), plan.epoch) from error
+            raise
 
     def _outcome(self, job: EpochJob) -> EpochOutcome:
         """What the jobs of an epoch make; where one carries an edit out, the sources go on as its history says."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from sqlstream.connectors.api import EditableSink, Sink, SinkPart, TargetEdit
-from sqlstream.connectors.capabilities import Checked, close
+from sqlstream.connectors.capabilities import Checked, WrittenBehind, close
 from sqlstream.runtime.loop.acknowledgements import Acknowledgements
+from sqlstream.runtime.loop.background_commit import BackgroundCommit
 from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochOutcome
@@ -29,6 +30,7 @@ class Outputs:
         self._targets = program.transition.targets
         self._store = store
         self._acknowledgements = Acknowledgements(program, tell)
+        self._behind: BackgroundCommit | None = None
 
     def check(self, previous: int, new: Collection[str] = (), edits: Mapping[str, str] | None = None) -> None:
         """Whether the sinks would take rows, before any are computed.
@@ -50,14 +52,37 @@ class Outputs:
             before = 0 if name in plan.new_sinks else previous
             sink.prepare(plan.epoch, outcome.parts.get(name, ()), previous=before)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether sinks go on with the epoch that was committed last."""
+        return self._behind is not None
+
     def commit(self, facts: Epoch) -> None:
-        """Make an epoch visible whose manifest is published."""
+        """Make an epoch visible whose manifest is published; sinks may go on with it behind until `complete`."""
         manifest, parts = facts.manifest, facts.outcome.parts
-        for name, sink in self._sinks.items():
+
+        def commit(name: str, sink: Sink) -> None:
             sink.commit(manifest.epoch, parts.get(name, ()), previous=manifest.before(name))
-        dead_letter.commit(self._store, manifest.dead_letter_files)
-        dead_letter.withdraw(self._store, manifest.withdrawn, manifest.epoch)
-        self._acknowledgements.give(manifest)
+
+        behind: dict[str, Sink] = {}
+        for name, sink in self._sinks.items():
+            if isinstance(sink, WrittenBehind) and sink.is_behind:
+                behind[name] = sink
+            else:
+                commit(name, sink)
+        self._behind = BackgroundCommit(behind, commit) if behind else None
+
+    def wait(self) -> float:
+        """Wait for the sinks that go on with an epoch behind; the seconds that they took. Raises what they raise."""
+        seconds = 0.0 if self._behind is None else self._behind.wait()
+        self._behind = None  # a signal may have ended the wait before: then `close` must know of them
+        return seconds
+
+    def complete(self, facts: Epoch) -> None:
+        """Once all sinks have an epoch: its dead letters, and how far it read."""
+        dead_letter.commit(self._store, facts.manifest.dead_letter_files)
+        dead_letter.withdraw(self._store, facts.manifest.withdrawn, facts.number)
+        self._acknowledgements.give(facts.manifest)
 
     def commit_again(self, last: Manifest | None) -> None:
         """Make the last epoch visible: the run that published it may have broken off before it did.
@@ -102,9 +127,14 @@ class Outputs:
         dead_letter.abort_uncommitted(self._store, epoch)
 
     def close(self) -> None:
-        """Let go of connections, of sources too; a transaction that a sink prepared and did not commit is rolled back."""
+        """Let go of connections, of sources too; a transaction that a sink prepared and did not commit is rolled back.
+
+        A sink that is at work behind is left to it: the process ends, and the next run takes over.
+        """
         self._acknowledgements.close()
-        for sink in (*(former.sink for former in self._former.values()), *self._sinks.values()):
+        at_work = frozenset() if self._behind is None else self._behind.at_work
+        kept = [sink for name, sink in self._sinks.items() if name not in at_work]
+        for sink in (*(former.sink for former in self._former.values()), *kept):
             close(sink)
 
 

@@ -20,7 +20,7 @@ class EpochReport:
 
     `lag` rows waiting by source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the
     loop (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run. `bounded`: all
-    sources have an end.
+    sources have an end. `store_requests` were sent to object stores since the epoch before, by all processes.
     """
 
     facts: Epoch
@@ -30,6 +30,7 @@ class EpochReport:
     seconds: Mapping[str, float] = field(default_factory=dict)
     replayed: bool = False
     bounded: bool = False
+    store_requests: int = 0
 
     @property
     def epoch(self) -> int:
@@ -97,6 +98,7 @@ class EpochReport:
             "replayed": self.replayed,
             "restated": list(self.reemitted),
             "rows_ahead": dict(self.ahead),
+            "store_requests": self.store_requests,
         }
 
 

@@ -27,6 +27,10 @@ class Timer:
         self.seconds[name] = now - self._since
         self._since = now
 
+    def resume(self) -> None:
+        """What has passed since the last step belongs to none."""
+        self._since = self._clock()
+
     @property
     def total(self) -> float:
         """The seconds of all steps."""
@@ -37,11 +41,10 @@ def epoch_report(
     facts: Epoch,
     state: RunState,
     sources: Mapping[str, Source],
-    seconds: Mapping[str, float],
     *,
     replayed: bool,
 ) -> EpochReport:
-    """The report of an epoch behind which the run stands at `state`."""
+    """The report of an epoch behind which the run stands at `state`; how it was done is added when it is completed."""
     shards = [shard for versions in state.versions.values() for shard in versions]
     return EpochReport(
         facts,
@@ -51,7 +54,6 @@ def epoch_report(
         },
         state_rows=sum(shard.rows for shard in shards),
         state_bytes=sum(shard.bytes for shard in shards),
-        seconds=seconds,
         replayed=replayed,
         bounded=all(source.bounded for source in sources.values()),
     )

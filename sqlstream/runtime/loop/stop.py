@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: A signal so soon after the first is the same one: `timeout` and shells send it to the process and to its group.
-SAME_SIGNAL_S = 0.5
+SAME_SIGNAL_S = 1.0
 
 
 class Interrupted(KeyboardInterrupt):

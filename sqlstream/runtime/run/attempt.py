@@ -36,6 +36,7 @@ from sqlstream.storage import local_cache, run_folder
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, RunInfo
+from sqlstream.storage.object_copies import sweep_copies
 from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
@@ -166,6 +167,7 @@ def _program(run: Attempts, last: Manifest | None, decided: EditPlan) -> Program
         tell=request.tell,
         ends=request.drain,
         accepted=request.accept,
+        runs=True,
     )
     program = program_of(request, run.journal, last, decided, context, run.who)
     sources = program.sources.values()
@@ -194,6 +196,7 @@ class _Caches:
         local_cache.prepare(self.folder, self._uri, self._states | self._former, self.shards)
         local_cache.remove_unused(self.folder.parent, self.folder)
         run_folder.sweep()
+        sweep_copies()
 
     def after(self, epoch: int) -> None:
         """Delete what was of former states: that of the edit is done, and one in which every state was opened."""

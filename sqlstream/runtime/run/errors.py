@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sqlstream.runtime.edits.sinks.sink_places import target_refused
-from sqlstream.runtime.tasks.failures import error_of, machine_refuses, not_as_listed
+from sqlstream.runtime.tasks.failures import FIX_STORE, error_of, machine_refuses, not_as_listed
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.journal import damaged
@@ -49,6 +49,8 @@ def errors_as_diagnostics(store: CheckpointStore) -> Iterator[None]:
     except DamagedFileError as error:
         raise damaged(error, store) from error
     except (OSError, MachineError) as error:
+        if isinstance(error, OSError) and error.errno is None:
+            raise machine_refuses(str(error), help=FIX_STORE) from error
         what = str(error) if isinstance(error, MachineError) else machine_trouble(error)
         notes = [f"the state directory is {store.uri}"]
         if store.is_local:

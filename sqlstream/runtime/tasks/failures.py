@@ -187,14 +187,21 @@ def not_as_listed(error: ListedFileError) -> DiagnosticError:
     return DiagnosticError(Diagnostic("DAT003", error.message, help=error.help or None), exit_code=4)
 
 
-def machine_refuses(what: str, *notes: str) -> DiagnosticError:
+#: What to do about a machine, or an object store, that refuses to read or write a file.
+_FIX_MACHINE = "fix it (free space, change rights …) and run again: the run goes on where it stopped"
+FIX_STORE = (
+    "see whether the store can be reached and takes your key, and run again: the run goes on where it stopped"
+)
+
+
+def machine_refuses(what: str, *notes: str, help: str = _FIX_MACHINE) -> DiagnosticError:
     """The error for a file that the machine does not let us read or write, `what` saying which and why."""
     return DiagnosticError(
         Diagnostic(
             "ENV005",
             f"a file can't be read or written: {what}",
             notes=notes,
-            help="fix it (free space, change rights …) and run again: the run goes on where it stopped",
+            help=help,
         )
     )
 

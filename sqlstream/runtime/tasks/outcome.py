@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from sqlstream.connectors.api import SinkPart
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, SourceOutcome
 from sqlstream.storage.epoch_history import TaskFigures
+from sqlstream_operators.state.object_files import requests_sent
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.task.report import Report
 from sqlstream_planner.diagnostics import InternalError
@@ -42,7 +43,11 @@ def outcome_of(job: EpochJob, splits: Sequence[int], reports: Sequence[Report]) 
     letters: Counter[str] = Counter()
     uncounted: dict[str, Counter[str]] = defaultdict(Counter)
     made: Counter[str] = Counter()
+    here, _ = requests_sent()
     for report in ordered:
+        process, requests = report.requests
+        if requests and process != here:  # the driver's process counts its own
+            metrics["store_requests"] += requests
         if report.letters is not None:
             letters.update(report.letters.rows)
         for table, of in report.uncounted.items():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.api import ConnectorContext, Split
+from sqlstream.connectors.capabilities import FromStore
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream.runtime.tasks.planned_splits import splits_of
 from sqlstream_operators.codec.exchange import Message
@@ -124,6 +125,8 @@ class TaskProgram:
             if spec != spec.whole:
                 whole = connectors.reader(spec.whole, self.base_dir)
                 lenient = connectors.lenient_reader(spec, self.base_dir)
+            for each in (reader, whole, lenient):
+                self._open_store(each)
             yield from _as_messages(
                 run_source_task(
                     self.plan,
@@ -137,6 +140,11 @@ class TaskProgram:
                     lenient=lenient,
                 )
             )
+
+    def _open_store(self, reader: object) -> None:
+        """Tell a reader where the state directory is, if its splits may be there."""
+        if isinstance(reader, FromStore):
+            reader.in_store(CheckpointStore(self.context.checkpoint))
 
     def run_shard(
         self,

@@ -150,6 +150,7 @@ def new_broker(settings: Mapping[str, str] | None = None) -> Broker:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "log.retention.ms": "-1",  # records of the tests are older than any retention
         "log.retention.check.interval.ms": "1000",
         "log.cleaner.backoff.ms": "500",
         "message.max.bytes": str(16 << 20),

@@ -109,7 +109,13 @@ def table(
     primary_key: tuple[str, ...] = (),
 ) -> SourceSpec:
     formats = {} if any(name.endswith("format") for name in options) else {"format": "json"}
-    given = {"properties.bootstrap.servers": bootstrap, **formats, **options}
+    given = {
+        "properties.bootstrap.servers": bootstrap,
+        # Who begins elsewhere waits until the broker has answered what was asked at the end of the log: half a second.
+        "properties.fetch.max.wait.ms": "10",
+        **formats,
+        **options,
+    }
     if connector == "kafka" and "scan.startup.mode" not in given:
         given["scan.startup.mode"] = "earliest-offset"
     return SourceSpec(

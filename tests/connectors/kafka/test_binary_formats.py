@@ -14,11 +14,10 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.types import BIGINT, VARCHAR
 from tests.connectors.kafka.schema_registry import SchemaRegistry, running
+from tests.connectors.kafka.sink_job import Job, new_job
 from tests.connectors.kafka.sources import Reading, table
-from tests.connectors.kafka.test_sink import Job, come, go, made, new_job
 from tests.connectors.kafka.topics import Topics
-
-__all__ = ["made"]
+from tests.connectors.staged_parts import come, go
 
 COLUMNS = (Column("k", BIGINT), Column("v", VARCHAR))
 #: Of formats with a registry: what is too short for an id, of an unknown schema, and what is in no such format at all.

@@ -17,7 +17,10 @@ from typing import Any
 
 import duckdb
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from sqlstream.storage.identity import identity
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.connectors.kafka.broker import Broker, new_broker
 from tests.connectors.kafka.topics import Topics
 from tests.e2e.killing import Killer, Order, steps_within
@@ -30,9 +33,11 @@ CREATE TABLE t (k INT, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
   'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset', 'format' = 'json');
 
 CREATE TABLE passed (k INT, v INT) WITH (
-  'connector' = 'kafka', 'topic' = '{passed}', 'properties.bootstrap.servers' = '{broker}', 'format' = 'json');
+  'connector' = 'kafka', 'topic' = '{passed}', 'properties.bootstrap.servers' = '{broker}', 'format' = 'json',
+  'sink.parallelism' = '3');
 CREATE TABLE minutes (window_start TIMESTAMP(3), k INT, n BIGINT, total BIGINT) WITH (
-  'connector' = 'kafka', 'topic' = '{minutes}', 'properties.bootstrap.servers' = '{broker}', 'format' = 'json');
+  'connector' = 'kafka', 'topic' = '{minutes}', 'properties.bootstrap.servers' = '{broker}', 'format' = 'json',
+  'sink.parallelism' = '3');
 CREATE TABLE per_key (k INT, n BIGINT, total BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{per_key}', 'properties.bootstrap.servers' = '{broker}',
   'key.format' = 'json', 'value.format' = 'json');
@@ -124,17 +129,29 @@ def test_results_are_there_once_after_kills_at_any_step(topics: Topics, tmp_path
     rng = random.Random(20261126)
     names = _pipeline(topics, tmp_path)
     rows = _produced(topics, names["source"], rng)
-    order = Order(str(tmp_path), rows_per_epoch=300, parallelism=2)
+    order = Order(str(tmp_path), rows_per_epoch=300, parallelism=2, environment={"SHARE_ROWS": "10"})
     with Killer.running(tmp_path) as killer:
         first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
         assert first.killed, first.errors
         for point in ("planned", "prepared", "published", "committed"):
             killer.kill(replace(order, point=point))
-        for step in steps_within(rng, first.steps, 6):
+        for step in steps_within(rng, first.steps, 5):
             killer.run(replace(order, step=step))
-        killer.finish(replace(order, parallelism=3))
+        killer.finish(replace(order, parallelism=3, rows_per_epoch=1500))
     assert _found(topics, names, tmp_path) == _expected(rows, tmp_path)
     assert max(manifests(tmp_path / "state")) > 3
+    assert _last_share(topics, names["minutes"], tmp_path / "state", "minutes") > 1
+
+
+def _last_share(topics: Topics, topic: str, state: Path, table: str) -> int:
+    """The last epoch of which a second producer has written a share."""
+    group = f"sqlstream-{identity(CheckpointStore(state))}-{table}"
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 1)], 20)
+        return int(found.offset)
+    finally:
+        consumer.close()
 
 
 @contextmanager
@@ -166,7 +183,7 @@ def test_results_are_there_once_after_the_broker_was_killed(tmp_path: Path) -> N
         topics = Topics(broker)
         names = _pipeline(topics, tmp_path)
         rows = _produced(topics, names["source"], rng)
-        order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2)
+        order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2, environment={"SHARE_ROWS": "10"})
         with Killer.running(tmp_path) as killer:
             with _killing(broker, rng, 3):
                 killer.run(order)

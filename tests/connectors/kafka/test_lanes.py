@@ -29,7 +29,7 @@ from tests.connectors.kafka.topics import Topics
 PARTITIONS = 3
 SOURCE = """CREATE TABLE {name} (k INT, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'kafka',
   'topic' = '{topic}', 'properties.bootstrap.servers' = '{broker}', 'scan.startup.mode' = 'earliest-offset',
-  'format' = 'json');
+  'properties.fetch.max.wait.ms' = '10', 'format' = 'json');
 """
 SINK = """CREATE TABLE {name} ({columns}) WITH ('connector' = 'duckdb', 'path' = '{path}.duckdb');
 INSERT INTO {name} SELECT window_start, k, {value} FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
@@ -143,6 +143,7 @@ def test_on_spark(topics: Topics, tmp_path: Path, spark_runner: JobRunner) -> No
     assert given(tmp_path, "counts") == expected(rows, COUNTS)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows_again", [7, 50, 1000])
 def test_in_a_backfill(topics: Topics, tmp_path: Path, rows_again: int) -> None:
     """The history goes by lane too, however it is cut: what the original had open is open, with every row."""

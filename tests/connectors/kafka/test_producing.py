@@ -52,7 +52,7 @@ def _producing() -> Producing:
 def test_a_client_that_does_not_answer_is_given_up(silent: Any) -> None:
     found = _producing()
     with pytest.raises(LostConnectionError, match="did not answer"):
-        found.send_offsets([], None)
+        found.send_offsets([], "group")
     assert not found.is_open
     assert not found.in_transaction
     found.abort()
@@ -71,11 +71,11 @@ def test_a_client_is_given_more_time_after_each_that_was_given_up(silent: Any) -
     found = _producing()
     for waited in ("0.02", "0.04", "0.05", "0.05"):
         with pytest.raises(LostConnectionError) as raised:
-            found.send_offsets([], None)
+            found.send_offsets([], "group")
         assert str(raised.value) == f"the client did not answer in {waited} s"
         found.open()
     silent.released.set()
-    found.send_offsets([], None)
+    found.send_offsets([], "group")
     assert found.in_transaction
 
 

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from tests.connectors.kafka.broker import new_broker
-from tests.connectors.kafka.test_sink import Job, come, new_job, values
+from tests.connectors.kafka.sink_job import Job, new_job, values
 from tests.connectors.kafka.topics import Topics
+from tests.connectors.staged_parts import come
 
 #: What an epoch may take then: a client that is stuck was waited for 35 s.
 SOON_S = 25.0
@@ -22,7 +23,7 @@ def test_a_sink_does_not_wait_for_a_client_that_is_stuck(tmp_path: Path) -> None
         topic = topics.create(2)
         job = new_job(jobs, tmp_path, topics, topic)
         job.epoch(come((0, "x")))
-        for number in range(1, 4):
+        for number in (1, 2):
             parts = job.prepare(come((-number, "x"))) if number == 2 else None
             broker.kill()
             broker.start()
@@ -31,7 +32,7 @@ def test_a_sink_does_not_wait_for_a_client_that_is_stuck(tmp_path: Path) -> None
                 job.commit(parts)
             job.epoch(come((number, "x")))
             assert time.monotonic() - began < SOON_S
-        assert sorted(row["k"] for row in values(topics, topic)) == [-2, 0, 1, 2, 3]
+        assert sorted(row["k"] for row in values(topics, topic)) == [-2, 0, 1, 2]
     finally:
         for job in jobs:
             for sink in job.sinks:

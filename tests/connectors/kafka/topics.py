@@ -100,6 +100,7 @@ class Topics:
                 "isolation.level": level,
                 "enable.partition.eof": True,
                 "fetch.message.max.bytes": 32 << 20,
+                "fetch.wait.max.ms": 10,  # the end of a partition is seen when that is over
             }
         )
         try:

@@ -40,7 +40,8 @@ class Out:
         columns = self.columns + (f", PRIMARY KEY ({self.key}) NOT ENFORCED" if self.key else "")
         options = {
             "duckdb": "'path' = 'out/results.duckdb'",
-            "kafka": f"'topic' = '{topic}', 'properties.bootstrap.servers' = '{broker}', 'format' = 'json'",
+            "kafka": f"'topic' = '{topic}', 'properties.bootstrap.servers' = '{broker}', 'format' = 'json', "
+            "'sink.parallelism' = '3'",
             "upsert-kafka": f"'topic' = '{topic}', 'properties.bootstrap.servers' = '{broker}', "
             "'key.format' = 'json', 'value.format' = 'json'",
         }

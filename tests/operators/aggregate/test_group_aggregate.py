@@ -183,7 +183,7 @@ def run(
     return rows
 
 
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(5))
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_fold_is_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random

@@ -79,7 +79,7 @@ def spec_of(type_: t.SqlType) -> tuple[GroupAggregateSpec, Schema]:
     return spec, (Column("k", type_), Column("v", type_), Column(WEIGHT_COLUMN, t.BIGINT))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_keys_and_values_of_a_type(name: str) -> None:
     type_ = t.parse_type(name)

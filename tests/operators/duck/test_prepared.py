@@ -16,6 +16,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import HUGEINT, VARCHAR, parse_type
+from tests.examples import examples
 
 _NAMES = ("a", "B", "b", 'a "b"')
 #: Of views: they read the others, and may hide none that they read.
@@ -84,7 +85,7 @@ def _done(duck: DuckSession, step: tuple[Any, Any, Any]) -> object:
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(_STEPS, min_size=3, max_size=14))
 def test_a_session_that_prepares_gives_what_one_gives_that_does_not(
     steps: list[tuple[Any, Any, Any]],

@@ -221,7 +221,7 @@ def test_against_duckdb_after_every_epoch(scenario: tuple[Case, list[list[Change
     check(case, epochs, shards_of(case, shards))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("type_", JOINS)
 @pytest.mark.parametrize("equalities", [0, 1])
 @pytest.mark.parametrize("condition", CONDITIONS[:2])
@@ -270,6 +270,7 @@ def test_state_holds_both_sides_and_nothing_else(scenario: tuple[Case, list[list
     assert job.state_rows() == kept
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", ["left", "semi", "anti"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_states_of_rows_by_digests_or_names_go_on(type_: str, bare: bool) -> None:

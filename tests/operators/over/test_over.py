@@ -197,6 +197,7 @@ def test_a_long_partition(name: str, seed: int, monkeypatch: pytest.MonkeyPatch)
         run.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_few_changes_read_a_few_rows(name: str) -> None:
     run = Run([name])

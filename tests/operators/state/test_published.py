@@ -103,6 +103,7 @@ def test_keys_are_what_a_scan_has_of_them(tmp_path: Path, policy: str) -> None:
         assert not shard.rows_in([empty.range_of("windows", 0, 40)]).rows  # ranges that were deleted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 1000])
 def test_pages_are_all_rows_once_and_no_key_is_in_two(tmp_path: Path, rows: int, policy: str) -> None:

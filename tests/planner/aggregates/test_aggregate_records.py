@@ -119,6 +119,7 @@ _NOT_WRITTEN = {"collect", "count_star"} | {
 WRITTEN = [f for f in registry.AGGREGATES.values() if f.name not in _NOT_WRITTEN]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("start", range(0, len(WRITTEN), 20))
 def test_every_function(start: int, setting: str, tmp_path: Path) -> None:
@@ -139,6 +140,7 @@ FEW: dict[str, list[dict[str, Any]]] = {
 LEAVING = f"SELECT k, {{}} FROM {_UPDATING} AS q WHERE v IS NULL OR v < 3 GROUP BY GROUPING SETS ((k), ())"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", FEW)
 @pytest.mark.parametrize("start", range(0, len(WRITTEN), 20))
 def test_every_function_over_hardly_any_rows(start: int, rows: str, tmp_path: Path) -> None:

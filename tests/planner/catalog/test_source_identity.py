@@ -91,6 +91,17 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     assert harmless == {
         "source.monitor-interval",
         "source.settle-time",
+        "mode",  # of delta: whether a run ends
+        "updateCheckIntervalMillis",
+        *(
+            "username",
+            "password",
+        ),  # of postgres-cdc: the position has the server and the table; of postgres the password
+        "publication.name",  # that it has all changes of the table is checked
+        "streaming",  # of iceberg: whether a run ends
+        "monitor-interval",
+        "credential",  # of iceberg, as token: who may ask the catalog
+        "token",
         "scan.parallelism",
         "rows-per-second",
         "properties.*",
@@ -118,6 +129,8 @@ def test_a_column_is_its_physical_name_and_declared_type() -> None:
     assert one.column("a") != identity("A INT", options).column("a")  # keys of JSON differ in case
     wide, narrow = "a DECIMAL(10, 2)", "a DECIMAL(10, 0)"
     assert identity(wide, options).column("a") != identity(narrow, options).column("a")
+    delta = "'connector' = 'delta', 'table-path' = 'x'"
+    assert identity("a INT, b STRING", delta).column("a") == identity("A INT", delta).column("a")
     parquet = files("parquet")
     assert identity("a INT", parquet).column("a") == identity("A INT", parquet).column("a")
 

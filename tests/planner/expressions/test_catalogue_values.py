@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.planner.expressions.catalogue_calls import some as sample
 from tests.planner.expressions.catalogue_values import COUNT, Asked, Dealt, Values, known
 from tests.planner.expressions.test_catalogue_walk import LONG
 
@@ -33,12 +32,10 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Values]:
 
 
 def test_a_scalar_gives_what_duckdb_gives(rows: Values) -> None:
-    found = list(known(False))
-    chosen = set(sample([e.call for e in found], ONE_OF))
-    some = [e for e in found if e.call in chosen]
+    some = list(known(False, ONE_OF))
     wanted = rows.answered(SCALARS, {e.call: e.sql if e.name in DIALECT else e.call for e in some})
     requested = Asked(rows, SCALARS, wanted)
     wrong, count = requested.differences([e.call for e in some if "unnest" not in e.call], at_once=64)
     more, others = requested.differences([e.call for e in some if "unnest" in e.call], at_once=1)
     assert not (wrong + more), "\n".join(wrong + more)
-    assert count + others > 2000 // ONE_OF
+    assert count + others > 1000 // ONE_OF

@@ -35,7 +35,7 @@ from tests.planner.expressions.typing_referee import SCOPE, parse, same, type_na
 
 LONG = os.environ.get("SQLSTREAM_SEARCH") == "long"
 #: Of so many calls one is tried; the long search tries all.
-ONE_OF = 1 if LONG else 4
+ONE_OF = 1 if LONG else 8
 #: The columns of a table in which nothing is NULL.
 FULL = {name: (type_, False) for name, (type_, _) in SCOPE.items()}
 
@@ -59,6 +59,7 @@ class Planned:
     typed: TypedExpr | TypeProblem
 
 
+@cache
 def planned(call: str, name: str) -> Planned:
     """What a call is to the planner, over columns that are never NULL."""
     node = parse(call)
@@ -121,14 +122,14 @@ def test_what_is_planned_has_the_type_that_duckdb_gives_it(
         ):
             wrong.append(f"{each.call}: planned as {each.typed.type}, DuckDB's is {given}")
     assert wrong == []
-    assert agreed > (300 if aggregates else 2500)
+    assert agreed > (150 if aggregates else 1250)
     assert too_careful < 0.05 * agreed
 
 
 def test_what_is_planned_as_not_null_is_not(db: duckdb.DuckDBPyConnection) -> None:
     sure = [e for e in every(False) if isinstance(e.typed, TypedExpr) and not e.typed.nullable]
     assert [e.call for e in _gives_null(db, sure)] == []
-    assert len(sure) > 500
+    assert len(sure) > 250
 
 
 def _gives_null(db: duckdb.DuckDBPyConnection, some_: Sequence[Planned]) -> Iterator[Planned]:
@@ -351,8 +352,9 @@ def test_every_function_with_any_number_of_arguments_is_planned_or_refused(kind:
         *(", ".join([a] * n) for n in (1, 2, 3, 4) for a in ("NULL", "i", "s", "''", "MAP{}", "[]", "ts")),
     ]
     problems = 0
-    for name in names:
-        for form in forms:
+    for number, name in enumerate(names):
+        # Each function a third of them, and its neighbours the others.
+        for form in forms if LONG else forms[number % 3 :: 3]:
             try:
                 node = parse(f"{name}({form})")
                 infer(
@@ -360,4 +362,4 @@ def test_every_function_with_any_number_of_arguments_is_planned_or_refused(kind:
                 )
             except (TypeProblem, SqlSyntaxError):
                 problems += 1
-    assert problems > 5 * len(names)
+    assert problems > (5 if LONG else 1.5) * len(names)

@@ -122,6 +122,7 @@ def listed() -> list[str]:
     return [n for n in names if not n.startswith("icu_collate_") or n == "icu_collate_de"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", range(8))
 def test_every_function_of_the_page_can_be_called(part: int) -> None:
     names = listed()

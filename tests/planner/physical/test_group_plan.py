@@ -96,6 +96,7 @@ DISTINCT = [
 CALLS = {text: call(text) for text in (*PLAIN, *DISTINCT)}
 
 
+@pytest.mark.sampled(2)
 @MODES
 @pytest.mark.parametrize("start", range(0, len(CALLS), 12))
 def test_every_aggregate(start: int, retracting: bool) -> None:
@@ -107,6 +108,7 @@ def test_every_aggregate(start: int, retracting: bool) -> None:
     )
 
 
+@pytest.mark.sampled(4, each_value=False)
 @MODES
 @pytest.mark.parametrize("start", range(0, len(CALLS), 30))
 def test_the_operators(start: int, retracting: bool) -> None:
@@ -119,6 +121,7 @@ def test_the_operators(start: int, retracting: bool) -> None:
         assert_same(running.epoch(epoch), expected(shape, calls, epochs[:number]))
 
 
+@pytest.mark.sampled(3)
 @MODES
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_nothing_at_all(shape: Shape, retracting: bool) -> None:
@@ -134,6 +137,7 @@ def test_nothing_at_all(shape: Shape, retracting: bool) -> None:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_everything_goes(shape: Shape) -> None:
     """When all rows have gone the answer is that over no rows, and no state is left but the grand total's."""

@@ -33,6 +33,7 @@ def is_key(type_: str, query: str) -> bool:
     return True
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("column", ["window_start", "window_end", "window_time"])
 @pytest.mark.parametrize("partition", ["window_start, window_end", "window_end, window_start"])

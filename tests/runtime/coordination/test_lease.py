@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.runtime.coordination.lease import NAME, Lease
-from sqlstream.runtime.loop.stop import Interrupted, StopFlag, stop_on_signals
+from sqlstream.runtime.loop.stop import SAME_SIGNAL_S, Interrupted, StopFlag, stop_on_signals
 from sqlstream.storage.manifest import RunInfo
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -173,10 +173,10 @@ def test_one_signal_that_comes_twice_is_one() -> None:
     now = [100.0]
     with stop_on_signals(flag, lambda: now[0]):
         signal.raise_signal(signal.SIGTERM)
-        now[0] += 0.4
+        now[0] += 0.8 * SAME_SIGNAL_S
         signal.raise_signal(signal.SIGTERM)
         assert flag.requested
-        now[0] += 0.2
+        now[0] += 0.4 * SAME_SIGNAL_S
         with pytest.raises(Interrupted) as caught:
             signal.raise_signal(signal.SIGINT)
     assert (caught.value.number, flag.interrupted) == (signal.SIGINT, caught.value)

@@ -53,6 +53,7 @@ def check(made: World, query: str, data: list[dict[str, Any]], *, after: int, ro
     assert made.tables_of(plan, versions_of(end)) == made.tables_of(plan, versions_of(plain), "plain")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_states_of_a_query(name: str, tmp_path: Path) -> None:
     check(world(tmp_path, ROWS), QUERIES[name], ROWS, after=1 + len(name) % 3, rows_per_epoch=4)

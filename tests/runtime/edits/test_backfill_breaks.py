@@ -61,7 +61,7 @@ def side(world: World) -> set[str]:
     return set(world.store().list("backfills"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 def test_killed_anywhere_it_goes_on(made: World, point: str, epoch: int) -> None:

@@ -66,6 +66,7 @@ def everything(world: World, query: str) -> Any:
         return collected.folded("out")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["tumble", "hop", "windows of windows", "top of windows", "stateless"])
 def test_a_sink_has_all_rows_once(made: World, name: str) -> None:
     query = QUERIES.get(name, STATELESS)

@@ -119,7 +119,7 @@ def expected(
     return [r for r in found if (r[end] - epoch) // timedelta(microseconds=1) - 1000 > applied]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("after", [1, 3, 6])
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("late", [False, True])
@@ -163,7 +163,7 @@ def test_a_time_that_was_ahead_of_the_clock_makes_nothing_late_when_it_is_read_a
     assert found["found"].dead_letters == 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("name", QUERIES)
 def test_where_the_input_had_ended_windows_that_nobody_was_given_are_open(
@@ -293,6 +293,7 @@ def test_random_windows(
                 assert found.dead_letters <= plain.tally.total
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("side", [6, 7, 8, 11])
 def test_what_was_counted_once_is_not_late_now(tmp_path: Path, side: int) -> None:
     """Epochs are cut elsewhere; what is late goes by an epoch earlier, so no row is that was in time before."""
@@ -308,7 +309,7 @@ def test_what_was_counted_once_is_not_late_now(tmp_path: Path, side: int) -> Non
     assert found.dead_letters == plain.tally.total == 0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("after", [2, 4, 6])
 @pytest.mark.parametrize("lateness", [0, 15])
 @pytest.mark.parametrize("name", ["tumble", "hop"])

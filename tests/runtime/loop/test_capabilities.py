@@ -96,6 +96,7 @@ def test_a_source_that_can_not_be_told_fails_no_epoch_and_warns_once(tmp_path: P
     assert "the broker is away" in world.warnings[0].notes[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["planned", "run", "prepared", "published", "committed"])
 @pytest.mark.parametrize("shards", [2, 3])
 def test_a_start_is_decided_once(tmp_path: Path, point: str, shards: int) -> None:

@@ -109,7 +109,7 @@ def test_windows_close_in_the_epoch_that_reads_past_them_and_no_empty_one_runs(t
 POINTS = ["planned", "run", "prepared", "published", "committed", "collected"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("epoch", [1, 2, 4])
 def test_a_crash_after_any_step_changes_nothing(tmp_path: Path, point: str, epoch: int) -> None:

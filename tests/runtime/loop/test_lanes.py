@@ -166,7 +166,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=scripts(), idle_s=st.sampled_from((None, 10.0)))
 def test_windows_and_late_rows_are_those_of_the_model(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], idle_s: float | None
@@ -178,7 +178,7 @@ def test_windows_and_late_rows_are_those_of_the_model(
 POINTS = ("planned", "run", "prepared", "published", "committed")
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=scripts(), point=st.sampled_from(POINTS), epoch=st.integers(1, 6), shards=st.integers(1, 3))
 def test_a_run_that_is_killed_gives_what_one_does_that_is_not(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], point: str, epoch: int, shards: int
@@ -192,7 +192,7 @@ def test_a_run_that_is_killed_gives_what_one_does_that_is_not(
     same(world, FlinkModel(None).play(steps))
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=scripts(), cuts=st.sets(st.integers(0, 7)))
 def test_cut_over_runs_the_windows_are_those_of_one_run(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], cuts: set[int]

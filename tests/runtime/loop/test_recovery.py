@@ -181,6 +181,7 @@ def test_a_second_driver_is_told_who_runs(tmp_path: Path) -> None:
     assert not (world.state / "run.lock").exists()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("point", ["planned", "run", "prepared"])
 @pytest.mark.parametrize("shards", [2, 3])
 @pytest.mark.parametrize("epochs", [1, None])

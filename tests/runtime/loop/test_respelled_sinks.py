@@ -54,6 +54,7 @@ def given(folder: Path, text: str) -> Counter[tuple[Any, ...]]:
     return +found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "path"),
     # A database's path is no URI.

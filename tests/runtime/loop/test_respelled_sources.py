@@ -53,6 +53,7 @@ def begun(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "path",
     [
@@ -103,6 +104,7 @@ def _below(folder: Path) -> None:
     write(folder / "data/t/more/5.json", c=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("path", "done"),
     [
@@ -174,6 +176,7 @@ def made(options: Mapping[str, str], **more: str) -> str:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "more"),
     [

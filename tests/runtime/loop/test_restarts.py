@@ -115,6 +115,7 @@ def whole(folder: Path) -> dict[str, Any]:
     return {"visible": world.visible(), "state": world.files()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("error", [away, network])
 @pytest.mark.parametrize("where", ["plans", "prepares", "commits"])
 def test_a_watching_run_goes_on_when_the_trouble_is_over(

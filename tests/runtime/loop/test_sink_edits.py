@@ -193,7 +193,7 @@ def held(job: Job, sink: str) -> Counter[tuple[Any, ...]]:
     return +rows
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6, each_value=False)
 @pytest.mark.parametrize("edit", BROUGHT)
 @pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
 @pytest.mark.parametrize("more", [True, False], ids=["with input", "without input"])
@@ -225,6 +225,7 @@ def test_the_same_query_in_other_words_goes_on_with_state_and_sink(job: Job) -> 
         assert held(job, DUCK) == answer(job, now)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["planned", "run", "prepared", "published", "committed"])
 @pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
 def test_a_run_that_is_cut_off_while_it_brings_a_sink_to_another_answer(
@@ -243,6 +244,7 @@ def test_a_run_that_is_cut_off_while_it_brings_a_sink_to_another_answer(
     assert held(job, sink) == answer(job, edited)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["planned", "prepared", "published"])
 def test_the_old_query_again_after_the_edited_one_was_cut_off(job: Job, point: str) -> None:
     text = COUNTS.replace("{sink}", DUCK)
@@ -305,7 +307,7 @@ SAME_ANSWERS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4, each_value=False)
 @pytest.mark.parametrize("edit", SAME_ANSWERS)
 @pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
 def test_what_means_the_same_goes_on_without_a_word(job: Job, edit: str, sink: str) -> None:
@@ -361,6 +363,7 @@ def test_one_sink_of_two_is_edited(job: Job) -> None:
     assert job.lines() == lines
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", ["changelog-json", "debezium-json"])
 @pytest.mark.parametrize("point", [None, "run", "prepared", "published"])
 def test_a_changelog_gets_columns(job: Job, format_: str, point: str | None) -> None:
@@ -604,7 +607,7 @@ ABOVE = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("epochs", [5, 9])
@@ -867,6 +870,7 @@ def test_a_state_that_does_not_say_what_its_sinks_hold(job: Job) -> None:
 # ----------------------------------------------------------------------------------------- sources without state
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "edit",
     [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.runtime.loop.stop import SAME_SIGNAL_S
 from sqlstream.runtime.spark.java import find_java
 from sqlstream.runtime.spark.jvm import spark_home
 from sqlstream.runtime.spark.masters import check_answers
@@ -76,7 +77,7 @@ def test_a_master_without_workers_is_told_and_a_second_signal_ends_the_run(
         assert lines[-1] == reported
         for _ in range(2):
             process.send_signal(signal.SIGTERM)
-            time.sleep(0.7)  # what comes sooner is the same signal
+            time.sleep(1.4 * SAME_SIGNAL_S)  # what comes sooner is the same signal
         _, errors = process.communicate(timeout=30)
         assert process.returncode == 143, errors
         assert "Traceback" not in errors

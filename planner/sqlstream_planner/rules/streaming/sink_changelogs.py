@@ -55,6 +55,19 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
             ),
             help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are emitted once",
         )
+    if updating and connector.sink.needs_key and not sink.primary_key:
+        key = f"({', '.join(known[0])})" if known else "(…)"
+        refuse(
+            root.at,
+            "SQL070",
+            f"`{sink.name}` needs a PRIMARY KEY, because rows of this query are updated later",
+            notes=(
+                f"{_why(root.input, changes)}",
+                f"`{sink.name}` is {sink.connector}, whose rows are found again by their key",
+            ),
+            help=f"declare PRIMARY KEY {key} NOT ENFORCED in its CREATE TABLE, or aggregate in windows, which are emitted "
+            "once",
+        )
     primary = {name.lower() for name in sink.primary_key}
     matches = any({n.lower() for n in key} <= primary for key in known)
     # Rows that are only appended conflict as well: what a table held would depend on how epochs were cut.

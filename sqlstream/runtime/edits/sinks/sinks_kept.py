@@ -25,7 +25,7 @@ from sqlstream.runtime.edits.sinks.sink_edit import (
     SinkEdit,
     beginning,
 )
-from sqlstream.runtime.edits.sinks.sink_places import in_its_place, same_place
+from sqlstream.runtime.edits.sinks.sink_places import descriptor_of, in_its_place, same_place
 from sqlstream.runtime.edits.states.forgetting import Forgotten
 from sqlstream_operators.plan.answers import answering_states, missing_answers
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
@@ -100,7 +100,7 @@ def _table(
     now: PhysicalPlan,
     given: Given,
 ) -> SinkEdit:
-    """A table in a database, which can be altered."""
+    """A table in a database or a lake, which can be altered."""
     spec = edit.spec
     at = given.written.get(spec.name, Written())
     declared = [*table_changes(old, new)]
@@ -117,7 +117,10 @@ def _table(
     if both and not declared and _both_kept(before, former, now, spec, given.forgotten):
         forgot = _has_forgotten(before, former, given)
         return _brought(edit, old, new, at, forgot=forgot, of_others=of_others)
+    descriptor = descriptor_of(spec)
     wrong = [*_not_altered(old, new)]
+    if not wrong and not replaced and descriptor is not None and not descriptor.sink.widens:
+        wrong = [*_types_stay(old, new)]
     if wrong:
         return _refused(
             edit,
@@ -144,13 +147,16 @@ def _table(
         what = "rows that it has stay, with NULL in new columns"
     if given.accepts("alter", spec.name):
         return edit
+    done = "altered" if declared else "written anew"
+    if descriptor is None or descriptor.sink.named_by:
+        done += " in its database"
     why = Diagnostic(
         "STA019",
-        f"the table `{spec.name}` would be {'altered' if declared else 'written anew'} in its database",
+        f"the table `{spec.name}` would be {done}",
         at.table,
         (*declared, *answer_changes(old, new), *_left_columns(old, new), what),
     )
-    then = f"will be {'altered' if declared else 'written anew'} in its database"
+    then = f"will be {done}"
     return replace(
         edit,
         consents=(Consent(f"alter:{spec.name}", f"the table `{spec.name}`", why, then, "let that be done"),),
@@ -187,6 +193,14 @@ def _not_altered(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
     for name, type_ in old.columns:
         if name in names and names[name] != type_ and not widens(parse_type(type_), parse_type(names[name])):
             yield f"a column is altered to a wider type only, so that every value stays as it is (`{name}`)"
+
+
+def _types_stay(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
+    """Why columns of a table can't get wider types while its rows stay."""
+    names = dict(new.columns)
+    for name, type_ in old.columns:
+        if name in names and names[name] != type_:
+            yield f"its rows stay in files that have `{name}` as {type_}, which readers may not read as {names[name]}"
 
 
 def _may_follow(old: SinkIdentity, new: SinkIdentity, *, of_others: bool) -> bool:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import deque
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,24 +22,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sqlstream.connectors.kafka.client import confluent_kafka
-from sqlstream_operators.errors import InternalError
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-
-#: Codes of `rd_kafka_resp_err_t`.
-OK, PARTITION_EOF, AUTO_OFFSET_RESET = 0, -191, -140
-OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_AUTHORIZED = 1, 3, 29
-_UNKNOWN = frozenset({UNKNOWN_TOPIC, -188, -190})  # at a broker, and as the client knows it
-_P = ctypes.c_void_p
-_MESSAGE = np.dtype(
-    {
-        "names": ["error", "partition", "payload", "length", "key", "key_length", "offset"],
-        "formats": ["i4", "i4", "u8", "u8", "u8", "u8", "i8"],
-        "offsets": [0, 16, 24, 32, 40, 48, 56],
-        "itemsize": 72,
-    }
+from sqlstream.connectors.kafka.librdkafka.library import (
+    CONSUMER,
+    ERROR_CALLBACK,
+    MESSAGE,
+    OK,
+    UNKNOWN_TOPIC,
+    error_text,
+    new_client,
 )
-_ERROR_CALLBACK = ctypes.CFUNCTYPE(None, _P, ctypes.c_int, ctypes.c_char_p, _P)
+from sqlstream_operators.errors import InternalError
+
+_UNKNOWN = frozenset({UNKNOWN_TOPIC, -188, -190})  # at a broker, and as the client knows it
 _TIME_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 #: The most records of one call; what is waiting beyond that comes with the next one.
 _BATCH = 20_000
@@ -48,65 +41,17 @@ _Addresses = npt.NDArray[np.uint64]
 HEADERS = pa.map_(pa.string(), pa.large_binary())
 
 
-@cache
-def _library() -> SimpleNamespace:
-    """The functions that are called here. Those that only look or free keep Python's lock, which is cheaper by far."""
-    path = (
-        confluent_kafka().cimpl.__file__
-    )  # what it is linked with is found through it, whatever that is called
-    slow, quick = ctypes.CDLL(path), ctypes.PyDLL(path)
-    i32, i64, text, size = ctypes.c_int32, ctypes.c_int64, ctypes.c_char_p, ctypes.c_size_t
-    signatures: Sequence[tuple[Any, str, Any, tuple[Any, ...]]] = (
-        (slow, "conf_new", _P, ()),
-        (slow, "conf_destroy", None, (_P,)),
-        (slow, "conf_set", ctypes.c_int, (_P, text, text, text, size)),
-        (slow, "conf_set_error_cb", None, (_P, _ERROR_CALLBACK)),
-        (slow, "new", _P, (ctypes.c_int, _P, text, size)),
-        (slow, "destroy_flags", None, (_P, ctypes.c_int)),
-        (slow, "poll", ctypes.c_int, (_P, ctypes.c_int)),
-        (slow, "topic_new", _P, (_P, text, _P)),
-        (slow, "topic_destroy", None, (_P,)),
-        (slow, "queue_new", _P, (_P,)),
-        (slow, "queue_destroy", None, (_P,)),
-        (slow, "consume_start_queue", ctypes.c_int, (_P, i32, i64, _P)),
-        (slow, "consume_stop", ctypes.c_int, (_P, i32)),
-        (slow, "consume_batch_queue", ctypes.c_ssize_t, (_P, ctypes.c_int, _P, size)),
-        (quick, "last_error", ctypes.c_int, ()),
-        (quick, "err2str", text, (ctypes.c_int,)),
-        (quick, "message_destroy", None, (_P,)),
-        (quick, "message_timestamp", i64, (_P, _P)),
-        (quick, "message_headers", ctypes.c_int, (_P, _P)),
-        (quick, "message_leader_epoch", i32, (_P,)),
-        (quick, "header_get_all", ctypes.c_int, (_P, size, _P, _P, _P)),
-    )
-    found = SimpleNamespace()
-    for library, name, result, arguments in signatures:
-        function = getattr(library, f"rd_kafka_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(found, name, function)
-    return found
-
-
 class Client:
     """A consumer of librdkafka that any number of partitions is read by; not for several threads at a time."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         """Raises DiagnosticError (OPT003) for a configuration that librdkafka refuses."""
-        self._lib = _library()
-        message = ctypes.create_string_buffer(512)
-        conf = self._lib.conf_new()
-        for name, value in config.items():
-            if self._lib.conf_set(conf, name.encode(), value.encode(), message, len(message)):
-                self._lib.conf_destroy(conf)
-                raise _refused(name, message.value.decode(errors="replace"))
         #: The client's last error about brokers that it can't reach or that refuse it.
         self.trouble, self.code = "", OK
-        self._callback = _ERROR_CALLBACK(self._heard)  # kept as long as the client calls it
-        self._lib.conf_set_error_cb(conf, self._callback)
-        self._handle = self._lib.new(1, conf, message, len(message))
-        if not self._handle:
-            self._lib.conf_destroy(conf)
-            raise _refused("*", message.value.decode(errors="replace"))
+        self._callback = ERROR_CALLBACK(self._heard)  # kept as long as the client calls it
+        self._lib, self._handle = new_client(
+            CONSUMER, config, lambda lib, conf: lib.conf_set_error_cb(conf, self._callback)
+        )
         self._topics: dict[str, int] = {}
 
     def partition(self, topic: str, number: int) -> PartitionQueue:
@@ -134,7 +79,7 @@ class Client:
 
     def _heard(self, handle: int, code: int, reason: bytes, opaque: int) -> None:
         self.code = code
-        self.trouble = f"{reason.decode(errors='replace')} ({self._lib.err2str(code).decode()})"
+        self.trouble = f"{reason.decode(errors='replace')} ({error_text(code)})"
 
 
 class Batch:
@@ -221,7 +166,7 @@ class PartitionQueue:
         """Read from `offset` on; what was fetched before is dropped."""
         self.stop()
         if self._lib.consume_start_queue(self._topic, self._number, offset, self._queue):
-            raise InternalError(f"librdkafka: {self.error(self._lib.last_error())}")
+            raise InternalError(f"librdkafka: {error_text(self._lib.last_error())}")
         self._started = True
 
     def stop(self) -> None:
@@ -240,11 +185,6 @@ class PartitionQueue:
         more = self._lib.consume_batch_queue(self._queue, 0, at + 8, _BATCH - 1)
         return Batch(self._lib, self._buffer[: first + max(more, 0)].copy())
 
-    def error(self, code: int) -> str:
-        """An error in words."""
-        text: bytes = self._lib.err2str(code)
-        return text.decode(errors="replace")
-
     def close(self) -> None:
         """Let the partition go."""
         self.stop()
@@ -258,11 +198,11 @@ def is_unknown(code: int) -> bool:
 
 def _structs(addresses: _Addresses) -> npt.NDArray[Any]:
     """The public part of the records at these addresses."""
-    sizes = np.full(len(addresses), _MESSAGE.itemsize, np.uint64)
+    sizes = np.full(len(addresses), MESSAGE.itemsize, np.uint64)
     if not len(addresses):
-        return np.empty(0, _MESSAGE)
+        return np.empty(0, MESSAGE)
     data = _gather(addresses, sizes).buffers()[2]
-    return np.frombuffer(data, _MESSAGE, count=len(addresses))
+    return np.frombuffer(data, MESSAGE, count=len(addresses))
 
 
 def _gather(addresses: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64]) -> pa.Array:
@@ -286,14 +226,3 @@ def _gather(addresses: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64]) ->
     )
     every_second = pa.array(np.arange(1, 2 * len(addresses) + 1, 2), mask=~there)
     return memory.take(every_second)
-
-
-def _refused(name: str, message: str) -> DiagnosticError:
-    return DiagnosticError(
-        Diagnostic(
-            "OPT003",
-            f"the property `properties.{name}` can't be used",
-            notes=(message,),
-            help="leave it out, or write what Kafka's Java clients or librdkafka call it",
-        )
-    )

@@ -1,0 +1,87 @@
+"""The task's half of a table in PostgreSQL that is read: rows of a copy in the state directory, or of the table as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sqlstream.connectors.api import BadRow, Split
+from sqlstream.connectors.database import postgres_copies as copies
+from sqlstream.connectors.database.postgres_blocks import blocks, fields_of, table_of
+from sqlstream.connectors.database.postgres_catalog import check_columns, look, qualified, types_of
+from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.plan.spec import Column, SourceSpec
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+
+class TableReader:
+    """Reads splits of one table, whose `schema` None is the connection's."""
+
+    def __init__(self, spec: SourceSpec, schema: str | None, table: str) -> None:
+        self._spec, self._schema, self._table = spec, schema, table
+        declared = {column.name: column for column in spec.physical}
+        self._columns = tuple(declared[name] for name in spec.columns)
+        self._store: CheckpointStore | None = None
+
+    def in_store(self, store: CheckpointStore) -> None:
+        """The state directory, which has the copy."""
+        self._store = store
+
+    def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
+        """Make the rows of the split queryable. Raises DataError for a value that its column can't have."""
+        duck.register(relation, self.rows_of(split.payload), self._columns)
+
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+        """The same: PostgreSQL has checked each row."""
+        self.open_strict(duck, relation, split, queries=1)
+        return []
+
+    def place(self, split: Split) -> str:
+        """Where the rows of a split are."""
+        return f"the table {self._table} as it was"
+
+    def connection(self) -> PostgresConnection:
+        """A connection, not yet open."""
+        return PostgresConnection(self._spec.options, self._table, done="read")
+
+    def rows_of(self, payload: Mapping[str, Any]) -> pa.Table:
+        """The rows of a split, as its files have them, or as many as it says (`now`) of the table as it is."""
+        if "copy" in payload:
+            if self._store is None:
+                raise InternalError("a reader was not told where the state directory is")
+            return copies.read_copy(self._store, payload, [column.name for column in self._columns])
+        connection = self.connection()
+        try:
+            connection.connect()
+            return self._now(connection, payload["now"])
+        except LostConnectionError as error:
+            raise unusable(connection.location, str(error), done="read") from None
+        finally:
+            connection.close()
+
+    def _now(self, connection: PostgresConnection, most: int | None) -> pa.Table:
+        table = qualified(self._schema, self._table)
+        there = look(connection, table)
+        if there is None:
+            raise DataError(f"there is no {connection.location}")
+        check_columns(self._spec, there.columns, connection.location)
+        types = types_of(self._columns, there.columns)
+        names = ", ".join(quote_identifier(column.name) for column in self._columns)
+        query = f"SELECT {names} FROM {table}{'' if most is None else f' LIMIT {most}'}"
+        found = [
+            table_of(fields_of(block, len(self._columns)), self._columns, types)
+            for block in blocks(connection.copied(query))
+        ]
+        return pa.concat_tables([no_rows(self._columns), *found])
+
+
+def no_rows(columns: Sequence[Column]) -> pa.Table:
+    """A table of these columns without rows."""
+    return pa.schema([(column.name, to_arrow(column.type)) for column in columns]).empty_table()

@@ -1,0 +1,1 @@
+"""Delta tables as sinks: rows are added, or merged by key, and the log says which epoch it has."""

@@ -1,0 +1,1 @@
+"""Iceberg tables, by Apache's library for Python (`pyiceberg`, the extra `iceberg`)."""

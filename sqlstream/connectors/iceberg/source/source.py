@@ -1,0 +1,273 @@
+"""The driver's half of a source on an Iceberg table: which files of which snapshots an epoch reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.api import (
+    ConnectorContext,
+    Limits,
+    Movable,
+    Position,
+    Rereadable,
+    SourcePlan,
+    Split,
+)
+from sqlstream.connectors.capabilities import Awaited, LeavingOut, Polled, StartingOnce, Verifying
+from sqlstream.connectors.filesystem.cutting import FileCutter, ToRead
+from sqlstream.connectors.filesystem.file_ranges import FileRange
+from sqlstream.connectors.filesystem.file_version import check_unchanged, present
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.iceberg.options import TablePlace
+from sqlstream.connectors.iceberg.source import losses
+from sqlstream.connectors.iceberg.source.ahead import Ahead, files_ahead
+from sqlstream.connectors.iceberg.source.columns import check_table, fields_of
+from sqlstream.connectors.iceberg.source.history import IcebergHistory
+from sqlstream.connectors.iceberg.source.log import IcebergLog, LogFile, lineage
+from sqlstream.connectors.iceberg.source.options import IcebergOptions
+from sqlstream.connectors.iceberg.source.positions import IcebergPosition
+from sqlstream.connectors.iceberg.source.splits import Columns, cut_ahead
+from sqlstream.connectors.iceberg.source.starts import begin
+from sqlstream.connectors.lakehouse import losses as lost_rows
+from sqlstream_operators.errors import InputFileError, InternalError
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+#: The catalog is asked for new snapshots at most so often, s.
+_PATIENCE_S = 1.0
+#: What is gone may be found in steps: the table as it was, then snapshots behind it.
+_MOST_LOSSES = 4
+_MAPPING = "schema.name-mapping.default"
+
+
+class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOnce, Verifying):
+    """An Iceberg table: its files when reading begins, or none of them, and then those that each snapshot adds.
+
+    A position is an `IcebergPosition`. A snapshot that deletes or replaces rows is an error, or is left out; one that writes
+    rows anew in other files (`replace`: a compaction) has none. `clock` (seconds) decides when to look for new snapshots.
+    """
+
+    def __init__(
+        self, spec: SourceSpec, context: ConnectorContext, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._spec, self._context = spec, context
+        self._options = options = IcebergOptions.read(spec.options)
+        self._log = IcebergLog(
+            TablePlace.of(spec, context.base_dir), min(_PATIENCE_S, options.interval_us / 2e6), clock
+        )
+        self._cutter = FileCutter(spec.name, FileOptions("/", "parquet"))
+        self._opened: Table | None = None
+        self._skipped = 0
+        self._lost: Sequence[str] = ()
+
+    # ------------------------------------------------------------------------------------------- where it is
+
+    @property
+    def bounded(self) -> bool:
+        """Whether reading ends with the snapshots that there are when a run begins, or with one."""
+        return self._context.ends or not self._options.streaming
+
+    @property
+    def starts_once(self) -> bool:
+        """Every start means another snapshot later, but those that name one."""
+        return True
+
+    @property
+    def waits_for(self) -> str:
+        """What a run waits for that has read everything."""
+        return f"snapshots of {self._log.place}"
+
+    @property
+    def poll_seconds(self) -> float | None:
+        """How often it is looked for a new snapshot: a request or two."""
+        return self._options.interval_us / 1e6
+
+    def initial_position(self) -> Position:
+        """Where reading begins, as the table is now. Raises DiagnosticError (DAT004, DAT018, ENV006)."""
+        now = self._table()
+        at = begin(self._spec.name, self._log.place, self._options, now.metadata)
+        self._check(now, at)
+        return at.to_json()
+
+    # -------------------------------------------------------------------------------------------------- plans
+
+    def plan(self, position: Position, limits: Limits) -> SourcePlan:
+        """The next files, or parts of them, within the limits.
+
+        Raises DiagnosticError: DAT004 if there is no table, DAT015 (exit code 4) if snapshots are gone, DAT019 (exit code 4)
+        for one that changes rows, DAT018 for a table that is not as declared or has files of deletes, ENV006.
+        """
+        at = IcebergPosition.from_json(position)
+        now = self._table(at)
+        at = self._checked(at, now)
+        self._check(now, at)
+        columns = self._columns(now, at)
+        while True:
+            ahead = files_ahead(at, limits, self._steps(now, at), self._reading(now, at))
+            cut = cut_ahead(self._cutter, ahead, columns, limits, self._entries(ahead))
+            following = _numbered(ahead.position(cut.file, cut.row), now)
+            if cut.splits or ahead.ended:
+                break
+            at = following  # all of these snapshots have no rows to read
+        exhausted = self.bounded and ahead.ended and cut.file >= len(ahead.files)
+        self._skipped, self._lost = following.skipped, following.lost
+        final = exhausted and self._options.is_as_of
+        return SourcePlan(cut.splits, following.to_json(), exhausted, cut.taken, final=final)
+
+    def until(self, position: Position) -> IcebergHistory:
+        """The same rows once more. Raises DiagnosticError (DAT008) if snapshots or files are gone."""
+        at = IcebergPosition.from_json(position)
+        return IcebergHistory(self._spec, self._log, at, lambda now: self._columns(now, at))
+
+    def can_replay(self, splits: Sequence[Split]) -> bool:
+        """Whether the files of splits that were planned earlier are there as they were."""
+        try:
+            for split in splits:
+                for item in split.payload["ranges"]:
+                    check_unchanged(FileRange.from_json(item, self._log.opening).entry)
+        except InputFileError:
+            return False
+        return True
+
+    def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
+        """Go on here where `former` stood: the table must be here, with the snapshot that comes next.
+
+        Raises DiagnosticError (STA018) with what is not the same.
+        """
+        now = self._log.now()
+        found = None if now is None else losses.loss(IcebergPosition.from_json(position), now.metadata)
+        if now is not None and found is None:
+            return
+        raise DiagnosticError(
+            Diagnostic(
+                "STA018",
+                f"the Iceberg table of `{self._spec.name}` is not the same: {self._log.place}",
+                notes=("there is no such table" if found is None else found.what,),
+                help="name the catalog, the database and the name that the table has now",
+            ),
+            exit_code=4,
+        )
+
+    def lag(self, position: Position) -> int | None:
+        """The rows behind `position`, as the table's log says it; None if what is next can't be read."""
+        at = IcebergPosition.from_json(position)
+        now = self._log.now()
+        if now is None or losses.loss(at, now.metadata) is not None:
+            return None
+        try:
+            ahead = files_ahead(at, Limits(), self._steps(now, at), self._reading(now, at))
+        except DiagnosticError:
+            return None
+        return max(0, sum(one.file.rows for one in ahead.files) - at.row)
+
+    def passed_over(self) -> Sequence[str]:
+        """What is left out of the table: snapshots that change rows, and what was gone."""
+        skipped = [f"{self._skipped} snapshots that change rows"] if self._skipped else []
+        return [f"{self._spec.name}: {one}" for one in (*skipped, *self._lost)]
+
+    # ------------------------------------------------------------------------------------ the table, and its files
+
+    def _table(self, at: IcebergPosition | None = None) -> Table:
+        """The table as it is now; for a run that ends, as it was when that began."""
+        if self._opened is not None and self.bounded:
+            return self._opened
+        now = self._opened = self._log.now()
+        if now is None:
+            raise losses.no_table(self._spec.name, self._log.place, at)
+        return now
+
+    def _checked(self, at: IcebergPosition, now: Table) -> IcebergPosition:
+        """The position without what is gone. Raises DiagnosticError (DAT015) if that was not agreed to."""
+        if self._options.is_as_of and not at.in_whole:
+            return at  # nothing more is read
+        for _ in range(_MOST_LOSSES):
+            found = losses.loss(at, now.metadata)
+            if found is None:
+                return at
+            if not self._context.may_lose(self._spec.name):
+                raise lost_rows.refused(self._spec.name, self._log.place, found.what, losses.KEPT)
+            self._context.tell(lost_rows.accepted(self._spec.name, found.what))
+            self._log.forget()
+            at = found.on
+        raise InternalError("what is gone of a table is gone again once it was left out")
+
+    def _check(self, now: Table, at: IcebergPosition) -> None:
+        check_table(self._spec, now.metadata, self._schema(now, at), self._log.place)
+
+    def _schema(self, now: Table, at: IcebergPosition) -> Schema:
+        """The table's columns; of a table as it was once, those that it had then."""
+        if self._options.is_as_of and at.start is not None:
+            snapshot = now.metadata.snapshot_by_id(at.start)
+            if snapshot is not None and snapshot.schema_id is not None:
+                return now.schemas()[snapshot.schema_id]
+        return now.schema()
+
+    def _columns(self, now: Table, at: IcebergPosition) -> Columns:
+        return Columns(fields_of(self._spec, self._schema(now, at)), now.properties.get(_MAPPING, ""))
+
+    def _steps(self, now: Table, at: IcebergPosition) -> list[int]:
+        """The snapshots to read from `at` on, oldest first."""
+        if self._options.is_as_of:
+            return [at.at] if at.in_whole and at.at is not None else []
+        known = lineage(now.metadata)
+        if not (at.in_whole and at.at is not None):
+            return losses.next_ids(at, known)
+        behind = replace(at, after=at.at, at=None, file=0, row=0)
+        gone = losses.loss(behind, now.metadata) is not None  # told once the table as it was is read
+        return [at.at, *([] if gone else losses.next_ids(behind, known))]
+
+    def _reading(self, now: Table, at: IcebergPosition) -> Callable[[int], Sequence[LogFile] | None]:
+        return lambda number: self._read(now, at, number)
+
+    def _read(self, now: Table, at: IcebergPosition, number: int) -> Sequence[LogFile] | None:
+        """What is read of a snapshot; None: it is left out. Raises DiagnosticError for one that can't be read."""
+        name, place = self._spec.name, self._log.place
+        snapshot = now.metadata.snapshot_by_id(number)
+        if snapshot is None:
+            raise lost_rows.refused(
+                name, place, f"snapshot {number} was expired while it was read", losses.KEPT
+            )
+        if at.in_whole and number == at.start:
+            files, deletes = self._log.whole(now, snapshot)
+            if deletes:
+                raise losses.deleted_rows(name, place, number, deletes)
+        else:
+            operation = "" if snapshot.summary is None else snapshot.summary.operation.value
+            if operation == "replace":
+                return ()
+            changes = self._log.changes(now, snapshot)
+            files = changes.added
+            if changes.removed or changes.deletes or operation == "delete":
+                skips = self._options.skips_overwrites if files else self._options.skips_deletes
+                if not skips:
+                    raise losses.changes(name, place, snapshot, changes)
+                return None
+        other = next((file for file in files if file.format != "PARQUET"), None)
+        if other is not None:
+            raise losses.other_format(name, place, other)
+        return files
+
+    def _entries(self, ahead: Ahead) -> Callable[[int], ToRead]:
+        return lambda number: self._entry(ahead.files[number].file)
+
+    def _entry(self, file: LogFile) -> ToRead:
+        """A file as it is there. Raises DiagnosticError (DAT018) if it is gone, or another."""
+        found = present(self._log.entry(file))
+        if found is None or found.size != file.size:
+            size = None if found is None else found.size
+            raise losses.gone_file(self._spec.name, self._log.place, file, size)
+        return ToRead(found)
+
+
+def _numbered(at: IcebergPosition, now: Table) -> IcebergPosition:
+    """A position with the sequence number of the last snapshot that was read."""
+    snapshot = None if at.after is None else now.metadata.snapshot_by_id(at.after)
+    return at if snapshot is None else replace(at, sequence=snapshot.sequence_number)

@@ -1,0 +1,98 @@
+"""What a state directory has given to a table in a lake: which table, up to which epoch, and which columns.
+
+It is noted in the state directory, and compared with what the table's own log says: a copy of either is another age.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlstream.storage.identity import NAME, identity
+from sqlstream_operators.errors import TargetError
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTable:
+    """The note about one table. `kind` is the connector, `known_as` what the table was called when it was first written.
+
+    `name` is what it is called now, `place` where it is, `removal` how it is done away with, both for messages.
+    """
+
+    store: CheckpointStore
+    kind: str
+    known_as: str
+    name: str
+    place: str
+    removal: str
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the state directory has a name; without one it has given nothing to anybody."""
+        return self.store.exists(NAME)
+
+    @property
+    def application(self) -> str:
+        """Who this is, in the table's log."""
+        return f"sqlstream/{identity(self.store)}/{self.known_as}"
+
+    def check_epoch(self, table: str | None, there: int, here: int) -> None:
+        """Raises TargetError if a table, or this state directory at epoch `here`, is an older copy, or another table.
+
+        `table` is its id, None if it is not there; `there` is the last epoch of ours in its log, 0 if there is none.
+        """
+        noted = self._noted()
+        if noted and table != noted["table"]:
+            raise self.gone(int(noted["epoch"]))
+        if there > here:
+            raise TargetError(
+                f"the table of `{self.name}` has epoch {there}, but its state is at epoch {here}",
+                (f"'{self.place}' is newer: the state directory was restored from an older copy",),
+                f"restore the newer copy of the state directory; or {self._anew()}",
+            )
+        if noted and there < int(noted["epoch"]):
+            raise self.behind(there, int(noted["epoch"]))
+
+    def behind(self, there: int, committed: int) -> TargetError:
+        """The error for a table that has not all that was committed to it."""
+        return TargetError(
+            f"the table of `{self.name}` has epoch {there}, but epoch {committed} was committed to it",
+            (f"'{self.place}' is older: it was restored from an older copy or version",),
+            f"restore the newer one; or {self._anew()}",
+        )
+
+    def gone(self, epoch: int) -> TargetError:
+        """The error for a table that had rows up to an epoch, and is not there."""
+        return TargetError(
+            f"the table of `{self.name}` is gone",
+            (f"'{self.place}' had the rows up to epoch {epoch}",),
+            f"restore it; or {self._anew()}",
+        )
+
+    def note(self, table: str, epoch: int, columns: Sequence[str]) -> None:
+        """Write down that this state directory has given a table an epoch, and these columns."""
+        given = list(dict.fromkeys([*self.columns(), *columns]))
+        content = {"table": table, "epoch": epoch, "columns": given}
+        self.store.put(self._mark, json.dumps(content).encode())
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the table has been given by this state directory, those of former queries too."""
+        return tuple((self._noted() or {}).get("columns", ()))
+
+    def _anew(self) -> str:
+        return f"{self.removal}, and run with --rewrite {self.name}: all that it should have is given again"
+
+    def _noted(self) -> Any:
+        """What this state directory has given to which table; None: nothing."""
+        if not self.store.exists(self._mark):
+            return None
+        return json.loads(self.store.get(self._mark))
+
+    @property
+    def _mark(self) -> str:
+        digest = hashlib.sha256(f"{self.kind} {self.known_as}".encode()).hexdigest()[:16]
+        return f"sinks/{digest}.{self.kind}"

@@ -1,0 +1,237 @@
+"""What a source asks the server of a table whose changes it reads: the slot, and what there is in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlstream.connectors.database.postgres_catalog import ThereTable, look, qualified
+from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
+from sqlstream.connectors.postgres_cdc.options import CdcOptions
+from sqlstream.connectors.postgres_cdc.positions import from_hex, in_hex
+from sqlstream_operators.plan.types import quote_literal
+
+_T = TypeVar("_T")
+#: How often a lost connection is made again before it is an error, and how long is waited between, s.
+_ATTEMPTS, _PAUSE_S = 3, 0.5
+#: How long transactions that run when reading begins may take, s.
+_PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A replication slot: its plugin and database, up to where it is confirmed, from where on the log is kept for it.
+
+    `wal_status` is PostgreSQL's word; `holder` is the process that reads it now.
+    """
+
+    plugin: str
+    database: str
+    confirmed: int
+    kept_from: int
+    wal_status: str
+    holder: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The server: its identifier, the database, the end of its log (None on a standby), the slot, if it is there.
+
+    `table` is the id of the table (0: there is none), `published` whether the publication has all changes of it.
+    """
+
+    system: str
+    database: str
+    wal_level: str
+    end: int | None
+    slot: Slot | None
+    table: int
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What the log has from a place on: where that ends, and of each table (its id) the changes and bytes.
+
+    `relations` are the messages that describe tables, `truncated` the ids of those that were emptied.
+    """
+
+    to: int
+    changes: Mapping[int, tuple[int, int]]
+    relations: Sequence[bytes]
+    truncated: frozenset[int]
+
+
+def lock_of(slot: str) -> str:
+    """SQL of the key of the lock that ours take before they read a slot: it lets one in at a time, and fails others."""
+    return f"hashtextextended({quote_literal(f'sqlstream slot {slot}')}, 0)"
+
+
+def peek(options: CdcOptions, to: int, most: int | None = None) -> str:
+    """SQL of the messages of a slot that are not confirmed, up to a place (of commits), or some more than `most`."""
+    publication = quote_literal(quoted_publication(options.publication))
+    return (
+        f"pg_logical_slot_peek_binary_changes({quote_literal(options.slot)}, '{in_hex(to)}', "
+        f"{'NULL' if most is None else most}, 'proto_version', '1', 'publication_names', {publication}, 'binary', 'true')"
+    )
+
+
+def quoted_publication(name: str) -> str:
+    """A name in the list of publications that the plugin reads as SQL identifiers."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class CdcServer:
+    """The server of one table. Methods raise DiagnosticError (ENV006) if it can't be reached or refuses.
+
+    The connection is made when it is needed, and made again when it was lost.
+    """
+
+    def __init__(self, given: Mapping[str, str], options: CdcOptions) -> None:
+        self._given, self._options = given, options
+        self.table = qualified(options.schema, options.table)
+        self._open = self.connection()
+        self.location = self._open.location
+
+    def connection(self) -> PostgresConnection:
+        """Another connection, not yet open."""
+        return PostgresConnection(self._given, self._options.table, done="read")
+
+    def close(self) -> None:
+        """Let go of the connection; never raises."""
+        self._open.close()
+
+    def run(self, sql: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement that may be repeated."""
+        return self._tried(lambda connection: connection.run(sql, parameters))
+
+    def look(self) -> ThereTable | None:
+        """The table, as the catalog has it now."""
+        return self._tried(lambda connection: look(connection, self.table))
+
+    def status(self) -> Status:
+        """The server and the slot as they are now."""
+        ((system, database, level, end, table, published, found, *of_slot),) = self.run(
+            "SELECT (SELECT system_identifier::text FROM pg_control_system()), current_database()::text, "
+            "current_setting('wal_level'), CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn()::text END, "
+            "coalesce(to_regclass(%s)::oid::bigint, 0), EXISTS (SELECT FROM pg_publication p, "
+            "LATERAL pg_get_publication_tables(p.pubname::text) g WHERE p.pubname = %s AND g.relid = to_regclass(%s) "
+            "AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate), "
+            "s.slot_name IS NOT NULL, coalesce(s.plugin::text, ''), coalesce(s.database::text, ''), "
+            "s.confirmed_flush_lsn::text, s.restart_lsn::text, coalesce(s.wal_status, ''), s.active_pid "
+            "FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = %s",
+            [self.table, self._options.publication, self.table, self._options.slot],
+        )
+        slot = None
+        if found:
+            plugin, of_database, confirmed, kept_from, wal_status, holder = of_slot
+            slot = Slot(
+                plugin,
+                of_database,
+                from_hex(confirmed or "0/0"),
+                from_hex(kept_from or "0/0"),
+                wal_status,
+                holder,
+            )
+        flushed = None if end is None else from_hex(end)
+        return Status(str(system), str(database), str(level), flushed, slot, int(table), bool(published))
+
+    def ahead(self, begin: int, to: int, most: int | None) -> Ahead:
+        """What commits that begin at `begin` or behind it and before `to` have, or the first of them with `most` messages.
+
+        The server decodes and counts; no row comes here.
+        """
+        sql = (
+            f"WITH m AS MATERIALIZED (SELECT lsn, xid::text AS x, data FROM {peek(self._options, to, most)}), "
+            "b AS (SELECT x FROM m WHERE get_byte(data, 0) = 66 AND substring(data, 2, 8) >= "
+            f"decode('{begin:016x}', 'hex')), mine AS (SELECT m.* FROM m JOIN b USING (x)) "
+            "SELECT 'end', NULL::bytea, count(*), max(lsn)::text FROM m UNION ALL "
+            "SELECT 'changes', substring(data, 2, 4), count(*), sum(length(data))::text FROM mine "
+            "WHERE get_byte(data, 0) IN (73, 85, 68) GROUP BY 2 UNION ALL "
+            "SELECT 'relation', data, count(*), '' FROM m WHERE get_byte(data, 0) = 82 GROUP BY 2 UNION ALL "
+            "SELECT 'truncated', substring(data, 7), count(*), '' FROM mine WHERE get_byte(data, 0) = 84 GROUP BY 2"
+        )
+        with self.alone():
+            rows = self.run(sql)
+        changes: dict[int, tuple[int, int]] = {}
+        relations: list[bytes] = []
+        truncated: set[int] = set()
+        end = to
+        for kind, data, count, text in rows:
+            match kind:
+                case "end":
+                    if most is not None and count >= most:
+                        end = min(to, from_hex(text))
+                case "changes":
+                    changes[int.from_bytes(data, "big")] = int(count), int(text)
+                case "relation":
+                    relations.append(bytes(data))
+                case _:
+                    truncated |= {int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)}
+        return Ahead(end, changes, relations, frozenset(truncated))
+
+    def create_slot(self) -> None:
+        """Make the slot; it waits for transactions that run."""
+        with self.limited():
+            self.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._options.slot])
+
+    def advance(self, to: int) -> None:
+        """Confirm what is before a place, so that the log is kept for it no more; never goes back."""
+        with self.alone():
+            self.run(
+                "SELECT pg_replication_slot_advance(slot_name, %s::pg_lsn) FROM pg_replication_slots "
+                "WHERE slot_name = %s AND confirmed_flush_lsn < %s::pg_lsn",
+                [in_hex(to), self._options.slot, in_hex(to)],
+            )
+
+    def wait_for_running(self) -> None:
+        """Wait until each transaction has ended that runs now: it may be neither in the log nor in a snapshot."""
+        ((last,),) = self.run("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            ((first,),) = self.run("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+            if int(first) >= int(last):
+                return
+            if time.monotonic() > until:
+                raise unusable(
+                    self.location,
+                    "transactions that ran when reading began have not ended",
+                    "end them (pg_stat_activity, pg_prepared_xacts have them), and run again",
+                    done="read",
+                )
+            time.sleep(0.05)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until none of ours reads the slot, and keep them out."""
+        key = lock_of(self._options.slot)
+        self.run("SET lock_timeout = '10min'")
+        self.run(f"SELECT pg_advisory_lock({key})")
+        try:
+            yield
+        finally:
+            self.run(f"SELECT pg_advisory_unlock({key})")
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Let a statement take so long at most."""
+        self.run(f"SET statement_timeout = '{int(_PATIENCE_S)}s'")
+        try:
+            yield
+        finally:
+            self.run("SET statement_timeout = 0")
+
+    def _tried(self, what: Callable[[PostgresConnection], _T]) -> _T:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._open.connect()
+                return what(self._open)
+            except LostConnectionError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise unusable(self.location, str(error), done="read") from None
+                time.sleep(_PAUSE_S)
+        raise AssertionError("not reached")

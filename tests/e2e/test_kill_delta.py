@@ -1,0 +1,81 @@
+"""Drivers that are killed at each point of an epoch and at steps, with Delta tables as sinks, to which others write, too."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.killing import POINTS, Killer, Order, steps_within
+from tests.e2e.test_kill import QUERIES, data
+from tests.e2e.test_kill_tables import EXPECTED, SQL, _expected, _input
+from tests.properties.referee import Pipeline, assert_same
+
+deltalake = pytest.importorskip("deltalake")
+pytestmark = pytest.mark.kill
+
+from tests.connectors.delta.reading import compact, rows_of  # noqa: E402
+
+
+def test_kills_at_points_and_steps(tmp_path: Path) -> None:
+    rng = random.Random(9)
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1000, 3), delay=5)
+    text = pipeline.folder / "pipeline.sql"
+    sink = r"'connector' = 'filesystem', 'path' = '(out_\d)', 'format' = 'parquet'"
+    delta = r"'connector' = 'delta', 'table-path' = '\1', 'auto-compaction' = 'true'"
+    text.write_text(re.sub(sink, delta, text.read_text()))
+    order = Order(str(pipeline.folder), 60, 2, environment={"COMPACTED_FILES": "3"})
+    with Killer.running(tmp_path) as killer:
+        for shards, point in enumerate(POINTS):
+            killer.kill(replace(order, parallelism=1 + shards % 3, point=point, occurrence=2))
+            table = deltalake.DeltaTable(str(pipeline.folder / "out_1"))
+            table.optimize.compact()  # as a job at night does
+        first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
+        assert first.killed, first.errors
+        for step in steps_within(rng, first.steps, 8):
+            killer.kill(replace(order, parallelism=rng.choice([1, 2, 3]), step=step))
+        killer.finish(order)
+    for number in (1, 2):
+        table = deltalake.DeltaTable(str(pipeline.folder / f"out_{number}"))
+        log = Path(pipeline.folder / f"out_{number}" / "_delta_log").glob("*.json")
+        assert any("part-compacted-" in version.read_text() for version in log)
+        expected = pipeline.expected(number)
+        found = [tuple(row.values()) for row in table.to_pyarrow_table().to_pylist()]
+        assert found
+        assert_same(found, expected)
+
+
+def test_tables_by_key_are_right_after_kills_at_points_and_steps(tmp_path: Path) -> None:
+    """Between the runs somebody else compacts them; one of them has partitions that rows move between."""
+    rng = random.Random(20261128)
+    _input(tmp_path, rng)
+    sink = re.compile(r"CREATE TABLE (per_key|passed|by_kinds|top_keys) \((.*)\)(\s)WITH \(.*\);")
+    text = sink.sub(r"CREATE TABLE \1 (\2)\3WITH ('connector' = 'delta', 'table-path' = 'out/\1');", SQL)
+    text = text.replace(
+        "top_keys (k INT, total BIGINT)", "top_keys (k INT, total BIGINT, PRIMARY KEY (k) NOT ENFORCED)"
+    )
+    text = text.replace("(k) NOT ENFORCED)\nWITH", "(k) NOT ENFORCED)\nPARTITIONED BY (kinds) WITH", 1)
+    assert text.count("'delta'") == len(EXPECTED)
+    assert "PARTITIONED BY (kinds) WITH ('connector' = 'delta', 'table-path' = 'out/per_key')" in text
+    (tmp_path / "pipeline.sql").write_text(text)
+    order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2)
+    with Killer.running(tmp_path) as killer:
+        for shards, point in enumerate(POINTS):
+            killer.kill(replace(order, parallelism=1 + shards % 3, point=point))
+            for name in EXPECTED:
+                if deltalake.DeltaTable.is_deltatable(str(tmp_path / "out" / name)):
+                    compact(tmp_path / "out" / name)
+        first = killer.run(replace(order, point="collected", counted=True))
+        assert first.killed, first.errors
+        for step in steps_within(rng, first.steps, 8):
+            killer.kill(replace(order, step=step))
+        killer.finish(order)
+    columns = {"per_key": "k, n, total, kinds", "passed": "k, v", "by_kinds": "kinds, keys, most"}
+    for name, query in EXPECTED.items():
+        found = Counter(rows_of(tmp_path / "out" / name, columns.get(name, "k, total")))
+        assert found
+        assert found == _expected(tmp_path, query), name
