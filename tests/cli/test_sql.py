@@ -28,6 +28,7 @@ CREATE TABLE "my orders" ("a b" INT) WITH ('connector' = 'filesystem', 'path' = 
 CREATE TABLE remote (a INT PRIMARY KEY NOT ENFORCED) WITH (
   'connector' = 'postgres', 'url' = 'postgresql://me:geheim@127.0.0.1:1/db'
 );
+CREATE TABLE rates (currency STRING PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'rates.duckdb');
 CREATE VIEW totals AS SELECT customer, COUNT(*) AS n, SUM(amount) AS amount FROM orders GROUP BY customer;
 CREATE TABLE kept (customer STRING, n BIGINT, amount DECIMAL(38, 2), PRIMARY KEY (customer) NOT ENFORCED)
 WITH ('connector' = 'duckdb', 'path' = 'kept.duckdb');
@@ -196,7 +197,7 @@ def test_describe_and_show(sqlstream: Command, file: Path) -> None:
     kinds = dict(line.split(",")[:2] for line in rows(sqlstream, file, "SHOW TABLES"))
     assert kinds == {
         "name": "kind", "orders": "source", "numbers": "source", "gone": "source", "my orders": "source",
-        "remote": "lookup table", "totals": "view", "kept": "sink", "written": "sink", "shown": "sink",
+        "remote": "source", "rates": "lookup table", "totals": "view", "kept": "sink", "written": "sink", "shown": "sink",
     }  # fmt: skip
     assert "upper,scalar,DuckDB" in rows(sqlstream, file, "SHOW FUNCTIONS LIKE 'UPP%'")
     assert "tumble,window,Flink" in rows(sqlstream, file, "\\df tumb%")
