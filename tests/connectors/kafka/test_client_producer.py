@@ -69,7 +69,7 @@ def test_readers_get_what_was_sent(
     records = Records(_array(list(values), pa.large_binary(), skip), **given_columns)
     producing.send(records, partition=None if "partitions" in fields else 0, partitions=_PARTITIONS)
     producing.drain()
-    assert topics.records(topic) == [], "nothing is committed"
+    assert topics.records(topic, settled=False) == [], "nothing is committed"
     producing.commit()
     producing.close()
 

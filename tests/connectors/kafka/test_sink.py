@@ -360,4 +360,4 @@ def test_a_user_who_may_not_write(made: list[Job], tmp_path: Path, topics: Topic
         assert found.code == "ENV006"
         assert told in (found.help or "")
         assert password not in str(found)
-    assert topics.records(topic) == []
+    assert topics.records(topic, settled=False) == []

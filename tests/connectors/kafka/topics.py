@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,8 +89,20 @@ class Topics:
         if failed:
             raise KafkaException(failed[0])
 
-    def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """All records that are there now, by partition and offset."""
+    def records(self, topic: str, *, committed: bool = True, settled: bool = True) -> list[Record]:
+        """All records that are there now, by partition and offset.
+
+        A transaction's end is answered before its markers are in the partitions, and a reader sees nothing of it until then:
+        with `settled` a partition is read until no transaction is open in it.
+        """
+        given_up = time.monotonic() + _TIMEOUT_S
+        found, is_open = self._read(topic, committed)
+        while is_open and committed and settled and time.monotonic() < given_up:
+            found, is_open = self._read(topic, committed)
+        return found
+
+    def _read(self, topic: str, committed: bool) -> tuple[list[Record], bool]:
+        """The records of a topic, and whether a transaction is open behind them."""
         level = "read_committed" if committed else "read_uncommitted"
         consumer = Consumer(
             {
@@ -108,6 +121,7 @@ class Topics:
             consumer.assign([TopicPartition(topic, number, 0) for number in there])
             ended: set[int] = set()
             found = []
+            is_open = False
             while len(ended) < len(there):
                 message = consumer.poll(_TIMEOUT_S)
                 assert message is not None, f"no answer from {self.bootstrap}"
@@ -117,6 +131,10 @@ class Topics:
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
                         ended.add(number)
+                        partition = TopicPartition(topic, number)
+                        low_high = consumer.get_watermark_offsets(partition, cached=True)
+                        assert low_high is not None
+                        is_open |= offset < low_high[1]
                         continue
                     raise KafkaException(error)
                 assert offset is not None
@@ -127,7 +145,7 @@ class Topics:
                 found.append(record)
         finally:
             consumer.close()
-        return sorted(found, key=lambda one: (one.partition, one.offset))
+        return sorted(found, key=lambda one: (one.partition, one.offset)), is_open
 
     def values(self, topic: str) -> list[bytes | None]:
         """The values of all records that a reader of committed ones sees."""
