@@ -214,6 +214,23 @@ class WrittenBehind(Protocol):
 
 
 @runtime_checkable
+class Deferring(Protocol):
+    """A sink that may let published epochs wait, noted in the state directory, and gives its target several at once."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether an epoch has waited for as long as it may."""
+        ...
+
+    def flush(self) -> None:
+        """Give the target all that waits, also what another driver has left waiting; raises as `Sink.commit`.
+
+        Called when it is due, when a run begins, before an edit is carried out, and when a run ends.
+        """
+        ...
+
+
+@runtime_checkable
 class TakingOver(Protocol):
     """A sink that can commit what another one prepared (with a former password …)."""
 

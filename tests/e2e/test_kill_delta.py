@@ -26,7 +26,7 @@ def test_kills_at_points_and_steps(tmp_path: Path) -> None:
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1000, 3), delay=5)
     text = pipeline.folder / "pipeline.sql"
     sink = r"'connector' = 'filesystem', 'path' = '(out_\d)', 'format' = 'parquet'"
-    delta = r"'connector' = 'delta', 'table-path' = '\1', 'auto-compaction' = 'true'"
+    delta = r"'connector' = 'delta', 'table-path' = '\1', 'auto-compaction' = 'true', 'sink.commit-interval' = '300 ms'"
     text.write_text(re.sub(sink, delta, text.read_text()))
     order = Order(str(pipeline.folder), 60, 2, environment={"COMPACTED_FILES": "3"})
     with Killer.running(tmp_path) as killer:
@@ -54,13 +54,14 @@ def test_tables_by_key_are_right_after_kills_at_points_and_steps(tmp_path: Path)
     rng = random.Random(20261128)
     _input(tmp_path, rng)
     sink = re.compile(r"CREATE TABLE (per_key|passed|by_kinds|top_keys) \((.*)\)(\s)WITH \(.*\);")
-    text = sink.sub(r"CREATE TABLE \1 (\2)\3WITH ('connector' = 'delta', 'table-path' = 'out/\1');", SQL)
+    options = r"'connector' = 'delta', 'table-path' = 'out/\1', 'sink.commit-interval' = '300 ms'"
+    text = sink.sub(rf"CREATE TABLE \1 (\2)\3WITH ({options});", SQL)
     text = text.replace(
         "top_keys (k INT, total BIGINT)", "top_keys (k INT, total BIGINT, PRIMARY KEY (k) NOT ENFORCED)"
     )
     text = text.replace("(k) NOT ENFORCED)\nWITH", "(k) NOT ENFORCED)\nPARTITIONED BY (kinds) WITH", 1)
     assert text.count("'delta'") == len(EXPECTED)
-    assert "PARTITIONED BY (kinds) WITH ('connector' = 'delta', 'table-path' = 'out/per_key')" in text
+    assert "PARTITIONED BY (kinds) WITH ('connector' = 'delta', 'table-path' = 'out/per_key'" in text
     (tmp_path / "pipeline.sql").write_text(text)
     order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2)
     with Killer.running(tmp_path) as killer:

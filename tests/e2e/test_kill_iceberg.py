@@ -27,7 +27,8 @@ def test_sinks_are_right_after_kills_at_points_and_steps(tmp_path: Path) -> None
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1000, 3), delay=5)
     text = pipeline.folder / "pipeline.sql"
     sink = r"'connector' = 'filesystem', 'path' = '(out_\d)', 'format' = 'parquet'"
-    changed, found = re.subn(sink, lambda one: OPTIONS.format(name=one[1]), text.read_text())
+    interval = ", 'sink.commit-interval' = '300 ms'"
+    changed, found = re.subn(sink, lambda one: f"{OPTIONS.format(name=one[1])}{interval}", text.read_text())
     assert found == 2
     text.write_text(changed)
     with Killer.running(tmp_path) as killer:

@@ -195,6 +195,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
     }
     assert harmless == {
         "auto-compaction",
+        "sink.commit-interval",
         "avro.codec",
         "compaction.file-size",
         "credential",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.delta.source.options import CHANGES, SOURCE_OPTIONS, wrong_table
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES, without_columns
+from sqlstream.connectors.lakehouse.waiting import COMMIT_INTERVAL
 from sqlstream_operators.plan.types import BIGINT, NESTED, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
@@ -72,6 +73,7 @@ DESCRIPTOR = ConnectorDescriptor(
             refuse=lambda text: None if text.strip() else "a folder or a URI",
         ),
         FILE_SIZE,
+        COMMIT_INTERVAL,
         OptionDef(
             "auto-compaction",
             ValueKind.BOOLEAN,

@@ -146,6 +146,7 @@ class EpochLoop:
                 self._completion.wait()
             raise
         self._completion.wait()
+        self._outputs.flush()
         return outcome
 
     def _recover(self) -> None:
@@ -202,6 +203,7 @@ class EpochLoop:
     def _wait(self) -> None:
         """Wait until it is worth asking the sources again, and say for what before the first epoch."""
         self._completion.wait()
+        self._outputs.flush(due=True)
         if not self._done.epochs:
             text = f"waiting for {self._planner.waits_for()}"
             if text != self._last_trouble:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from sqlstream.connectors.api import EditableSink, Sink, SinkPart, TargetEdit
-from sqlstream.connectors.capabilities import Checked, WrittenBehind, close
+from sqlstream.connectors.capabilities import Checked, Deferring, WrittenBehind, close
 from sqlstream.runtime.loop.acknowledgements import Acknowledgements
 from sqlstream.runtime.loop.background_commit import BackgroundCommit
 from sqlstream.runtime.loop.epoch import Epoch
@@ -70,7 +70,14 @@ class Outputs:
                 behind[name] = sink
             else:
                 commit(name, sink)
+        self.flush(due=True)
         self._behind = BackgroundCommit(behind, commit) if behind else None
+
+    def flush(self, *, due: bool = False) -> None:
+        """Give targets what waits for a commit of several epochs: all, or what is `due`."""
+        for sink in self._sinks.values():
+            if isinstance(sink, Deferring) and (sink.is_due or not due):
+                sink.flush()
 
     def wait(self) -> float:
         """Wait for the sinks that go on with an epoch behind; the seconds that they took. Raises what they raise."""
@@ -91,11 +98,14 @@ class Outputs:
         """
         if last is None:
             return
+        self._commit_sinks_again(last)
         if not last.void:
-            self._commit_sinks_again(last)
+            dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
+            dead_letter.withdraw(self._store, last.withdrawn, last.epoch)
         self._acknowledgements.give(last)
 
     def _commit_sinks_again(self, last: Manifest) -> None:
+        """Also what waits for a commit of several epochs, so that nothing does when an edit is carried out."""
         former = {name: one for name, one in self._former.items() if not one.emptied}
         _begin({name: one.sink for name, one in former.items()}, last.sink_edits)
         for name, one in former.items():
@@ -103,7 +113,10 @@ class Outputs:
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
             try:
-                one.sink.commit(last.epoch, parts, previous=last.before(name))
+                if not last.void:
+                    one.sink.commit(last.epoch, parts, previous=last.before(name))
+                if isinstance(one.sink, Deferring):
+                    one.sink.flush()
             except DataError as error:
                 if one.left:
                     continue  # the user may have taken away what is written elsewhere by now
@@ -111,8 +124,6 @@ class Outputs:
                     raise
                 diagnostic = replace(one.not_there, notes=(str(error), *one.not_there.notes))
                 raise DiagnosticError(diagnostic, exit_code=4) from error
-        dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
-        dead_letter.withdraw(self._store, last.withdrawn, last.epoch)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""

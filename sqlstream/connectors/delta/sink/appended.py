@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from sqlstream.connectors.api import SinkPart
 from sqlstream.connectors.delta.library import deltalake
 from sqlstream.connectors.delta.sink.writer import File, files_of
 from sqlstream_operators.plan.spec import SinkSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -34,6 +35,14 @@ class AppendedFiles:
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
         """Take their names."""
         self._files = [*files_of(parts)]
+
+    def noted(self, epoch: int, parts: Sequence[SinkPart], store: CheckpointStore, folder: str) -> Any:
+        """Their names."""
+        return [*files_of(parts)]
+
+    def load_noted(self, notes: Sequence[Any]) -> None:
+        """Take the names of all."""
+        self._files = [tuple(file) for note in notes for file in note]
 
     def write(self, table: DeltaTable, commit: CommitProperties) -> bool:
         """Add them to the table."""

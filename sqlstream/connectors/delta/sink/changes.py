@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -18,11 +18,14 @@ from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.arrow_values import for_arrow
 from sqlstream_operators.errors import InternalError, RefusedRowError
-from sqlstream_operators.plan.spec import SinkSpec
-from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
+from sqlstream_operators.plan.spec import Column, SinkSpec
+from sqlstream_operators.plan.types import BIGINT, Kind, quote_identifier, quote_literal
 from sqlstream_operators.state.staged_rows import BATCH_ROWS
 
 _ROWS, _CHANGES = "sqlstream_rows", "temp.sqlstream_changes"
+_EPOCH = "__sq_epoch"
+#: What is loaded if it is several epochs.
+_SEVERAL = -1
 #: Keys whose range lets files be passed over: of others the log's bounds may be cut off, or have no order that is ours.
 _INTEGERS = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
 _TIMES = {Kind.TIMESTAMP: "None", Kind.TIMESTAMPTZ: 'Some("UTC")'}
@@ -67,6 +70,25 @@ class Changes:
         self._check_partitions()
         self._epoch, self.count = epoch, counts.go + counts.change + counts.come
 
+    def load_last(self, epochs: Sequence[Iterator[pa.RecordBatch]]) -> None:
+        """Put the changes of several epochs together, as `reader` gave them: the last one of each key."""
+        self.unload()
+        schema = pa.schema([*self._schema(), pa.field(_EPOCH, pa.int64())])
+        rows = pa.RecordBatchReader.from_batches(schema, _numbered(epochs, schema))
+        connection = self._duck.session.connection
+        connection.register(_ROWS, rows)
+        key = ", ".join(quote_identifier(name) for name in self._spec.primary_key)
+        columns = [*self._spec.schema, Column(CHANGE_COLUMN, BIGINT), Column(_EPOCH, BIGINT)]
+        try:
+            self._duck.run(
+                f"CREATE OR REPLACE TEMP TABLE {_CHANGES} AS SELECT * EXCLUDE ({_EPOCH}) FROM "
+                f"{restored(_ROWS, columns)} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_EPOCH} DESC) = 1"
+            )
+        finally:
+            connection.unregister(_ROWS)
+        ((self.count,),) = self._duck.run(f"SELECT count(*) FROM {_CHANGES}")
+        self._epoch = _SEVERAL
+
     def unload(self) -> None:
         """Forget the epoch."""
         if self._duck.is_open:
@@ -80,7 +102,7 @@ class Changes:
 
     def reader(self) -> pa.RecordBatchReader:
         """All changes, with CHANGE_COLUMN."""
-        schema = pa.schema([*self._columns(), pa.field(CHANGE_COLUMN, pa.int64())])
+        schema = self._schema()
         return pa.RecordBatchReader.from_batches(schema, self._batches(schema, ""))
 
     def rows(self, schema: pa.Schema) -> pa.RecordBatchReader:
@@ -117,6 +139,9 @@ class Changes:
             else:
                 type_ = f"Timestamp(Microsecond, {_TIMES[kind]})"
                 yield name, f"arrow_cast('{least}', '{type_}')", f"arrow_cast('{greatest}', '{type_}')"
+
+    def _schema(self) -> pa.Schema:
+        return pa.schema([*self._columns(), pa.field(CHANGE_COLUMN, pa.int64())])
 
     def _columns(self) -> list[pa.Field]:
         return [pa.field(column.name, to_arrow(column.type)) for column in self._spec.schema]
@@ -163,3 +188,11 @@ class Changes:
                     f"a partition value of `{self._spec.name}` is too long for the name of a folder: {short(long[0][0])}",
                     f"shorten {name}, or leave the column out of PARTITIONED BY",
                 )
+
+
+def _numbered(epochs: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches of all epochs, with a column that says in which order they were."""
+    for number, batches in enumerate(epochs):
+        for batch in batches:
+            order = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
+            yield pa.RecordBatch.from_arrays([*batch.columns, order], names=schema.names).cast(schema)

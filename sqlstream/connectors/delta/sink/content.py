@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from sqlstream.connectors.api import SinkPart
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -36,6 +37,14 @@ class Content(Protocol):
 
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
         """Put an epoch together, if it isn't. Raises DataError for rows that the table can't have."""
+        ...
+
+    def noted(self, epoch: int, parts: Sequence[SinkPart], store: CheckpointStore, folder: str) -> Any:
+        """What is written down of an epoch that waits, as plain JSON data; its rows, if they are staged, in `folder`."""
+        ...
+
+    def load_noted(self, notes: Sequence[Any]) -> None:
+        """Put epochs that waited together, in their order, as one."""
         ...
 
     def write(self, table: DeltaTable, commit: CommitProperties) -> bool:

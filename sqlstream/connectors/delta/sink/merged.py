@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from sqlstream.connectors.filesystem.written_files import FILE_BYTES
 from sqlstream.connectors.options import size_bytes
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.staged_rows import StagedRows, batches, stage
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -52,6 +54,18 @@ class MergedChanges:
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
         """Put them together. Raises RefusedRowError for a key that is NULL or has two rows."""
         self._changes.load(epoch, StagedEpoch(self._store, self._spec, parts))
+
+    def noted(self, epoch: int, parts: Sequence[SinkPart], store: CheckpointStore, folder: str) -> Any:
+        """The changes, one for each key, staged once more: what tasks have staged goes with its manifest."""
+        self.load(epoch, parts)
+        numbered = enumerate(self._changes.reader())
+        staged = [stage(store, folder, f"{n:06d}", pa.Table.from_batches([batch])) for n, batch in numbered]
+        return [one.to_json() for one in staged]
+
+    def load_noted(self, notes: Sequence[Any]) -> None:
+        """Put them together: of a key the last epoch's change is what counts."""
+        staged = [[StagedRows.from_json(one) for one in note] for note in notes]
+        self._changes.load_last([batches(self._store, epoch) for epoch in staged])
 
     def write(self, table: DeltaTable, commit: CommitProperties) -> bool:
         """Merge them into the table. Whether that was a commit: a merge that changes nothing is none."""

@@ -2,12 +2,14 @@
 
 The number is the version of an application's transaction (`txn` in Delta's protocol). So a commit that is repeated is seen
 and left out, whatever others have committed between; and two drivers that commit one epoch at once are told by Delta that
-they do. Epochs without rows are no commits.
+they do. Epochs without rows are no commits. With an interval of commits an epoch is noted in the state directory, and
+several are one commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from sqlstream.connectors.delta.sink.shape import altered_schema, check_shape, m
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.filesystem.written_files import FILE_BYTES
 from sqlstream.connectors.lakehouse.commits import beside_others
+from sqlstream.connectors.lakehouse.waiting import WaitingEpoch, WaitingEpochs
 from sqlstream.connectors.options import size_bytes
 from sqlstream.formats.options import flag
 from sqlstream_operators.errors import MemoryExhaustedError, TargetError
@@ -28,6 +31,9 @@ from sqlstream_operators.plan.spec import SinkSpec
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+#: After these the table has nothing of what it had.
+_ANEW = (TargetEdit.REWRITE, TargetEdit.REPLACE)
 
 
 class DeltaSink:
@@ -45,6 +51,8 @@ class DeltaSink:
         if flag(spec.options, "auto-compaction"):
             file_bytes = size_bytes(spec.options, "compaction.file-size", FILE_BYTES)
             self._compaction = Compaction(spec.name, self._log.location, file_bytes, context.tell)
+        self._store = context.store
+        self._waiting = WaitingEpochs(context.store, spec, context.known_as or spec.name)
         self._edit: TargetEdit | None = None
         self._is_set_up = False
 
@@ -59,14 +67,14 @@ class DeltaSink:
         return self._log.attempt(lambda: self._vacant(self._log.open()))
 
     def _vacant(self, table: DeltaTable | None) -> bool:
-        return table is None or not (table.file_uris() or self._log.epoch_of(table))
+        return table is None or not (table.file_uris() or self._log.epoch_of(table) or self._waiting.all())
 
     def epoch_there(self) -> int | None:
-        """The last epoch of this state directory and table that is in the log."""
+        """The last epoch of this state directory and table that is in the log, or waits for a commit."""
 
         def look() -> int | None:
             table = self._log.open()
-            return None if table is None else self._log.epoch_of(table) or None
+            return None if table is None else self._waiting.furthest(self._log.epoch_of(table)) or None
 
         return self._log.attempt(look)
 
@@ -147,12 +155,43 @@ class DeltaSink:
     # -------------------------------------------------------------------------------------------- the epoch
 
     def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
-        """Give the table the epoch, if its log does not have it yet."""
+        """Give the table the epoch, if its log does not have it yet, or let it wait for others."""
         edit, self._edit = self._edit, None
+        if edit in _ANEW:
+            self._waiting.clear()  # the table that they are for is gone, or will have other rows
         if edit is None and not self._content.has_rows(parts):
             return
+        if edit is None and self._waiting.may_wait:
+            with self._unloaded(epoch):
+                note = self._content.noted(epoch, parts, self._store, self._waiting.folder_of(epoch))
+                self._waiting.add(epoch, {"rows": note, "files": _files(parts)})
+            return
+        self.flush()
+        with self._unloaded(epoch):
+            self._log.attempt(lambda: self._give(epoch, lambda table: self._write(table, epoch, parts, edit)))
+        self._added(_files(parts))
+
+    @property
+    def is_due(self) -> bool:
+        """Whether an epoch has waited for as long as it may."""
+        return self._waiting.is_due
+
+    def flush(self) -> None:
+        """Give the table the epochs that wait, as one. Raises as `commit`."""
+        waiting = self._waiting.all()
+        if not waiting:
+            return
+        last = waiting[-1].epoch
+        with self._unloaded(last):
+            self._log.attempt(lambda: self._give(last, lambda table: self._write_waiting(table, waiting)))
+        self._waiting.clear(in_order=self._content.merges)
+        self._added(sum(one.content["files"] for one in waiting))
+
+    @contextmanager
+    def _unloaded(self, epoch: int) -> Iterator[None]:
+        """Forget what was put together, however that ends."""
         try:
-            self._log.attempt(lambda: self._give(epoch, parts, edit))
+            yield
         except MemoryExhaustedError as error:  # it is too late to give the epoch up for smaller ones
             raise unusable(
                 self._log.place,
@@ -162,34 +201,43 @@ class DeltaSink:
             ) from error
         finally:
             self._content.unload()
+
+    def _added(self, files: int) -> None:
         if self._compaction is not None:
-            files = sum(len(part.payload.get("files", ())) for part in parts)
             self._compaction.added(max(files, 1), self._log.open)
 
-    def _give(self, epoch: int, parts: Sequence[SinkPart], edit: TargetEdit | None) -> None:
-        beside_others(lambda: self._give_once(epoch, parts, edit), deltalake().exceptions.CommitFailedError)
+    def _give(self, epoch: int, write: Callable[[DeltaTable], bool]) -> None:
+        beside_others(lambda: self._give_once(epoch, write), deltalake().exceptions.CommitFailedError)
 
-    def _give_once(self, epoch: int, parts: Sequence[SinkPart], edit: TargetEdit | None) -> None:
-        """What is in the log is read anew each time: another driver may have given the table the epoch."""
+    def _give_once(self, epoch: int, write: Callable[[DeltaTable], bool]) -> None:
+        """What is in the log is read anew each time: another driver may have given the table the epoch.
+
+        `write` says whether there was a commit with the epoch.
+        """
         table = self._log.open()
         if table is None:
             raise self._log.gone(epoch)
         there = self._log.epoch_of(table)
         if there < epoch:
-            if edit is not TargetEdit.REPLACE:
-                self._check_owner(table)
-            there = epoch if self._write(table, epoch, parts, edit) else there
+            there = epoch if write(table) else there
         self._log.note(table, there)
+
+    def _write_waiting(self, table: DeltaTable, waiting: Sequence[WaitingEpoch]) -> bool:
+        self._check_owner(table)
+        there = self._log.epoch_of(table)
+        self._content.load_noted([one.content["rows"] for one in waiting if one.epoch > there])
+        epoch = waiting[-1].epoch
+        return self._content.write(table, self._log.with_epoch(epoch, rebased=not self._content.merges))
 
     def _write(
         self, table: DeltaTable, epoch: int, parts: Sequence[SinkPart], edit: TargetEdit | None
     ) -> bool:
-        """Whether that was a commit with the epoch."""
         if edit is TargetEdit.REPLACE:
             self._content.load(epoch, parts)
             schema = altered_schema(self._spec, table)
             self._content.replace(table, schema, self._log.with_epoch(epoch, rebased=False))
             return True
+        self._check_owner(table)
         new = missing_columns(self._spec, table) if edit is TargetEdit.ALTER else []
         if new:
             # A commit before the epoch's: columns that are NULL everywhere harm nobody, and are not added twice.
@@ -202,3 +250,7 @@ class DeltaSink:
     def close(self) -> None:
         """Let go of what an epoch was put together in."""
         self._content.close()
+
+
+def _files(parts: Sequence[SinkPart]) -> int:
+    return sum(len(part.payload.get("files", ())) for part in parts)
