@@ -1,4 +1,4 @@
-"""A proxy in front of an S3 server that answers some requests as bad networks and busy servers do."""
+"""A proxy in front of a server that answers some requests as bad networks and busy servers do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-from tests.object_stores.s3_server import S3Server
+from typing import Protocol
 
 _LISTED = re.compile(
     rb"<Contents>(?:(?!</Contents>).)*<LastModified>([^<]+)</LastModified>.*?</Contents>", re.DOTALL
 )
+
+
+class Server(Protocol):
+    """A server of HTTP on this machine."""
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        ...
 
 
 class Fault(Enum):
@@ -63,7 +71,7 @@ def _not_yet(content: bytes, lag_s: float) -> bytes:
 
 
 @contextmanager
-def proxy_of(server: S3Server) -> Iterator[Proxy]:
+def proxy_of(server: Server) -> Iterator[Proxy]:
     """A proxy on a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):

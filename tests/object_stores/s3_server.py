@@ -40,6 +40,11 @@ class S3Server:
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
+    def bucket(self) -> str:
+        """The name of its bucket."""
+        return _BUCKET
+
+    @property
     def endpoint(self) -> str:
         """Its address."""
         return f"http://127.0.0.1:{self.port}"

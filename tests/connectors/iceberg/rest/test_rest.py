@@ -1,0 +1,194 @@
+"""Iceberg tables of a real REST catalog, with files on a disk and in a real S3 server, beside faults of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+
+import pyarrow as pa
+
+from sqlstream.connectors.iceberg import library
+from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.progress import RunResult
+from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.iceberg.rest.server import RestServer, run_rest
+from tests.object_stores.faulty_proxy import Fault, proxy_of
+from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
+from tests.properties.in_process import run_here
+
+_SOURCE = (
+    "CREATE TABLE t (k INT, v STRING) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
+)
+
+
+@pytest.fixture(scope="module")
+def rest() -> Iterator[RestServer]:
+    yield from run_rest()
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[S3Server]:
+    yield from run_server()
+
+
+@pytest.fixture(scope="module")
+def rest_on_s3(store: S3Server) -> Iterator[RestServer]:
+    yield from run_rest(store)
+
+
+def add(folder: Path, number: int, count: int = 40) -> list[int]:
+    """A file of rows of `t`; all keys that there are then."""
+    (folder / "in").mkdir(exist_ok=True)
+    lines = [json.dumps({"k": k, "v": f"v{k % 3}"}) for k in range(number * count, number * count + count)]
+    (folder / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
+    return [*range(number * count + count)]
+
+
+def written(options: str) -> str:
+    """A pipeline that adds the rows of `t` to a table."""
+    return f"{_SOURCE}CREATE TABLE o (k INT, v STRING) WITH ({options});\nINSERT INTO o SELECT k, v FROM t;\n"
+
+
+def run(folder: Path, text: str, **options: Any) -> RunResult:
+    return run_here(plan_file(text, file="p.sql"), folder, **{"rows_per_epoch": 10, **options})
+
+
+def keys(server: RestServer, name: str, **properties: str) -> list[int]:
+    """What another program finds in the table."""
+    found = server.catalog(**properties).load_table(("db", name)).scan().to_arrow()
+    return sorted(found.column("k").to_pylist())
+
+
+def test_rows_are_written_and_read(rest: RestServer, tmp_path: Path) -> None:
+    text = written(rest.options("plain"))
+    for number in range(2):
+        wanted = add(tmp_path, number)
+        run(tmp_path, text)
+        assert keys(rest, "plain") == wanted
+    other = rest.catalog().load_table(("db", "plain"))
+    other.append(pa.table({"k": pa.array([-1], pa.int32()), "v": ["x"]}))
+    back = (
+        f"CREATE TABLE r (k INT, v STRING) WITH ({rest.options('plain')});\n"
+        "CREATE TABLE c (v STRING, n BIGINT, PRIMARY KEY (v) NOT ENFORCED)\n"
+        "WITH ('connector' = 'duckdb', 'path' = 'c.duckdb');\n"
+        "INSERT INTO c SELECT v, COUNT(*) FROM r GROUP BY v;\n"
+    )
+    run(tmp_path, back, state="back")
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "c.duckdb"), read_only=True) as found:
+        assert sorted(found.sql("FROM c").fetchall()) == [("v0", 27), ("v1", 27), ("v2", 26), ("x", 1)]
+
+
+@pytest.mark.parametrize("fault", [Fault.BUSY, Fault.RESET, Fault.LOST])
+def test_commits_whose_requests_fail(rest: RestServer, tmp_path: Path, fault: Fault) -> None:
+    """Every third POST, which commits, gets a bad answer: lost ones were carried out."""
+    posts = 0
+
+    def choose(method: str, path: str, before: int) -> Fault:
+        nonlocal posts
+        if method != "POST" or "/tables/" not in path:
+            return Fault.NONE
+        posts += 1
+        return Fault.NONE if posts % 3 else fault
+
+    name = f"faults_{fault.name.lower()}"
+    with proxy_of(rest) as proxy:
+        proxy.choose = choose
+        wanted = add(tmp_path, 0)
+        run(tmp_path, written(rest.options(name, proxy.port)), rows_per_epoch=4)
+    assert posts > 9
+    assert keys(rest, name) == wanted
+    snapshots = rest.catalog().load_table(("db", name)).metadata.snapshots
+    assert len(snapshots) == 10, "an epoch is one snapshot, whatever answers were lost"
+
+
+def test_a_catalog_that_is_away_at_the_start(rest: RestServer, tmp_path: Path) -> None:
+    add(tmp_path, 0)
+    text = written(rest.options("away"))
+    rest.kill()
+    try:
+        with pytest.raises(DiagnosticError) as caught:
+            run(tmp_path, text)
+    finally:
+        rest.start()
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "ENV006"
+    assert f"127.0.0.1:{rest.port}" in diagnostic.message
+    assert "run again when it is fixed" in (diagnostic.help or "")
+    run(tmp_path, text)
+    assert keys(rest, "away") == [*range(40)]
+
+
+def test_a_catalog_that_goes_away_in_the_middle_and_comes_back(
+    rest: RestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than it is waited for: the epoch is published, and the next run gives it to the table."""
+    monkeypatch.setattr(library, "PAUSE_S", 0.01)
+    wanted = add(tmp_path, 0)
+    text = written(rest.options("middle"))
+
+    def fault(point: str, epoch: int) -> None:
+        if (point, epoch) == ("published", 2):
+            rest.kill()
+
+    try:
+        with pytest.raises(DiagnosticError) as caught:
+            run(tmp_path, text, faults=fault)
+    finally:
+        rest.start()
+    assert caught.value.diagnostics[0].code == "ENV006"
+    run(tmp_path, text)
+    assert keys(rest, "middle") == wanted
+
+
+def test_files_in_an_object_store(rest_on_s3: RestServer, store: S3Server, tmp_path: Path) -> None:
+    """The store's requests fail, too, now and then."""
+    requests = 0
+
+    def choose(method: str, path: str, before: int) -> Fault:
+        nonlocal requests
+        requests += 1
+        return (Fault.BUSY, Fault.RESET)[requests // 9 % 2] if not requests % 9 else Fault.NONE
+
+    with proxy_of(store) as proxy:
+        proxy.choose = choose
+        wanted = add(tmp_path, 0)
+        opened = store.uri("lake", port=proxy.port)
+        text = written(rest_on_s3.options("there", warehouse=opened))
+        run(tmp_path, text)
+        assert requests > 20
+    reading = {
+        "s3.endpoint": store.endpoint,
+        "s3.access-key-id": KEY,
+        "s3.secret-access-key": SECRET,
+        "s3.region": "us-east-1",
+        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+    }
+    assert keys(rest_on_s3, "there", **reading) == wanted
+    assert SECRET not in "".join(
+        one.read_text(errors="ignore") for one in tmp_path.rglob("*") if one.is_file()
+    )
+
+
+def test_a_catalog_in_a_database_with_files_in_an_object_store(store: S3Server, tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    wanted = add(tmp_path, 0)
+    options = (
+        "'connector' = 'iceberg', 'catalog-type' = 'sql', 'uri' = 'sqlite:///catalog.db', "
+        f"'warehouse' = '{store.uri('of_database')}', 'catalog-table' = 'o'"
+    )
+    run(tmp_path, written(options))
+    text = (
+        f"CREATE TABLE o (k INT) WITH ({options});\nCREATE TABLE n (n BIGINT, s BIGINT) WITH ('connector' = "
+        "'filesystem', 'path' = 'out', 'format' = 'json');\nINSERT INTO n SELECT k AS n, k AS s FROM o;\n"
+    )
+    run(tmp_path, text, state="back")
+    found = [json.loads(line)["n"] for one in (tmp_path / "out").glob("*.json") for line in one.open()]
+    assert sorted(found) == wanted
