@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +11,10 @@ import pytest
 
 from tests.e2e.killing import POINTS, Killer, Order, steps_within
 from tests.e2e.test_kill import QUERIES, data
-from tests.e2e.test_kill_tables import EXPECTED, SQL, _expected, _input
 from tests.properties.referee import Pipeline, assert_same
 
 deltalake = pytest.importorskip("deltalake")
 pytestmark = pytest.mark.kill
-
-from tests.connectors.delta.reading import compact, rows_of  # noqa: E402
 
 
 def test_kills_at_points_and_steps(tmp_path: Path) -> None:
@@ -47,36 +43,3 @@ def test_kills_at_points_and_steps(tmp_path: Path) -> None:
         found = [tuple(row.values()) for row in table.to_pyarrow_table().to_pylist()]
         assert found
         assert_same(found, expected)
-
-
-def test_tables_by_key_are_right_after_kills_at_points_and_steps(tmp_path: Path) -> None:
-    """Between the runs somebody else compacts them; one of them has partitions that rows move between."""
-    rng = random.Random(20261128)
-    _input(tmp_path, rng)
-    sink = re.compile(r"CREATE TABLE (per_key|passed|by_kinds|top_keys) \((.*)\)(\s)WITH \(.*\);")
-    options = r"'connector' = 'delta', 'table-path' = 'out/\1', 'sink.commit-interval' = '300 ms'"
-    text = sink.sub(rf"CREATE TABLE \1 (\2)\3WITH ({options});", SQL)
-    text = text.replace(
-        "top_keys (k INT, total BIGINT)", "top_keys (k INT, total BIGINT, PRIMARY KEY (k) NOT ENFORCED)"
-    )
-    text = text.replace("(k) NOT ENFORCED)\nWITH", "(k) NOT ENFORCED)\nPARTITIONED BY (kinds) WITH", 1)
-    assert text.count("'delta'") == len(EXPECTED)
-    assert "PARTITIONED BY (kinds) WITH ('connector' = 'delta', 'table-path' = 'out/per_key'" in text
-    (tmp_path / "pipeline.sql").write_text(text)
-    order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2)
-    with Killer.running(tmp_path) as killer:
-        for shards, point in enumerate(POINTS):
-            killer.kill(replace(order, parallelism=1 + shards % 3, point=point))
-            for name in EXPECTED:
-                if deltalake.DeltaTable.is_deltatable(str(tmp_path / "out" / name)):
-                    compact(tmp_path / "out" / name)
-        first = killer.run(replace(order, point="collected", counted=True))
-        assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 8):
-            killer.kill(replace(order, step=step))
-        killer.finish(order)
-    columns = {"per_key": "k, n, total, kinds", "passed": "k, v", "by_kinds": "kinds, keys, most"}
-    for name, query in EXPECTED.items():
-        found = Counter(rows_of(tmp_path / "out" / name, columns.get(name, "k, total")))
-        assert found
-        assert found == _expected(tmp_path, query), name

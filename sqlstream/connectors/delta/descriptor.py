@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.delta.source.options import CHANGES, SOURCE_OPTIONS, wrong_table
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES, without_columns
+from sqlstream.connectors.lakehouse.keys import nested_key
 from sqlstream.connectors.lakehouse.waiting import COMMIT_INTERVAL
-from sqlstream_operators.plan.types import BIGINT, NESTED, Kind
+from sqlstream_operators.plan.types import BIGINT, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import Diagnostic
@@ -45,15 +46,7 @@ def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
             f"`{sink.name}` {of_key}can't be PARTITIONED BY `{wrong.name}`, which is {wrong.type}",
             help=f"partition by {'an integer' if of_key else 'a number'}, a date or a text",
         )
-    key = {name.lower() for name in sink.primary_key}
-    nested = next((c for c in sink.schema if c.name.lower() in key and c.type.kind in NESTED), None)
-    if nested is not None:
-        return Diagnostic(
-            "SQL053",
-            f"a Delta table has no PRIMARY KEY over a column of type {nested.type} (`{nested.name}`)",
-            help="CAST it to VARCHAR, or choose another key",
-        )
-    return None
+    return nested_key(sink, "a Delta table")
 
 
 #: Delta's library, which writes what is merged, makes folders of values, and of -1.50 one that nobody can read.

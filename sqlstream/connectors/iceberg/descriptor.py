@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES
 from sqlstream.connectors.iceberg.options import PLACE, TABLE_OPTIONS
 from sqlstream.connectors.iceberg.source.options import SOURCE_OPTIONS, wrong_table
+from sqlstream.connectors.lakehouse.keys import nested_key
 from sqlstream.connectors.lakehouse.waiting import COMMIT_INTERVAL
 from sqlstream_operators.plan.types import BIGINT, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
@@ -48,24 +49,27 @@ def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
     wrong = next(
         (c for c in sink.schema if c.name.lower() in partitions and c.type.kind in _NO_PARTITIONS), None
     )
-    if wrong is None:
-        return None
-    return Diagnostic(
-        "CAT007",
-        f"`{sink.name}` can't be PARTITIONED BY `{wrong.name}`, which is {wrong.type}",
-        help="partition by a number, a date, a timestamp or a text",
-    )
+    if wrong is not None:
+        return Diagnostic(
+            "CAT007",
+            f"`{sink.name}` can't be PARTITIONED BY `{wrong.name}`, which is {wrong.type}",
+            help="partition by a number, a date, a timestamp or a text",
+        )
+    return nested_key(sink, "an Iceberg table")
 
 
 DESCRIPTOR = ConnectorDescriptor(
     "iceberg",
-    "an Iceberg table: added to, or read snapshot by snapshot",
+    "an Iceberg table: kept up to date by key, added to, or read snapshot by snapshot",
     BOTH,
     (*TABLE_OPTIONS, FILE_SIZE, COMMIT_INTERVAL, *SOURCE_OPTIONS),
     metadata=MappingProxyType({**FILES, "_snapshot_id": BIGINT}),
     bounded=lambda settings: settings.get("streaming") is not True,
     source_lookup=ColumnLookup(by_position=False, any_case=True, alone=True),
     sink=SinkAbilities(
+        changes=True,
+        keyed=True,
+        needs_key=True,
         records_epochs=True,
         place=PLACE,
         named_by="catalog-table",

@@ -1,19 +1,15 @@
-"""A state directory with one Delta table that is kept up to date by key; epochs go as the epoch loop drives them."""
+"""A Delta table that is kept up to date by key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.delta.sink.sink import DeltaSink
-from sqlstream.connectors.registry import REGISTERED
-from sqlstream.storage.identity import identity
-from sqlstream_operators.plan.spec import Column, SinkSpec
-from sqlstream_operators.plan.types import parse_type
-from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from tests.connectors.staged_parts import Delta, staged_part
+from sqlstream_operators.plan.spec import SinkSpec
+from tests.connectors.lakehouse.keyed import Driver as LakeDriver
+from tests.connectors.lakehouse.keyed import columns_of
 
 
 def spec_of(
@@ -25,63 +21,19 @@ def spec_of(
     path: str = "table",
     name: str = "o",
 ) -> SinkSpec:
-    columns = tuple(Column(column, parse_type(type_)) for column, type_ in schema.items())
-    return SinkSpec(name, "delta", {"table-path": path}, columns, tuple(key), tuple(partitions), changelog)
+    options = {"table-path": path}
+    return SinkSpec(name, "delta", options, columns_of(schema), tuple(key), tuple(partitions), changelog)
 
 
 @dataclass
-class Driver:
-    """A driver of the sink, and what it has committed."""
-
-    folder: Path
-    spec: SinkSpec
-    state: str = "state"
-    last: int = 0
-    sinks: list[DeltaSink] = field(default_factory=list)
-
-    @property
-    def store(self) -> CheckpointStore:
-        return CheckpointStore(self.folder / self.state, sync=False)
+class Driver(LakeDriver):
+    """A driver of the sink."""
 
     @property
     def table(self) -> Path:
         return self.folder / self.spec.options["table-path"]
 
-    def start(self) -> DeltaSink:
-        """Another driver; the one before it stays as it is."""
-        identity(self.store)
-        made = REGISTERED.sink(self.spec, ConnectorContext(self.store, str(self.folder)))
-        assert isinstance(made, DeltaSink)
-        self.sinks.append(made)
-        return made
-
     @property
-    def sink(self) -> DeltaSink:
-        return self.sinks[-1] if self.sinks else self.start()
-
-    def part(self, delta: Delta) -> SinkPart:
-        return staged_part(self.store, self.spec, self.last + 1, delta)
-
-    def prepare(self, *deltas: Delta) -> list[SinkPart]:
-        """Prepare the next epoch; what its manifest would keep of the parts."""
-        parts = [self.part(delta) for delta in deltas]
-        self.sink.prepare(self.last + 1, parts, previous=self.last)
-        return parts
-
-    def commit(self, parts: Sequence[SinkPart]) -> None:
-        self.last += 1
-        self.sink.commit(self.last, parts, previous=self.last - 1)
-
-    def commit_again(self, parts: Sequence[SinkPart]) -> None:
-        """As a new driver does that finds the last epoch's manifest."""
-        self.start().commit(self.last, parts, previous=self.last - 1)
-
-    def epoch(self, *deltas: Delta) -> list[SinkPart]:
-        """One epoch from beginning to end; each delta comes from a task of its own."""
-        parts = self.prepare(*deltas)
-        self.commit(parts)
-        return parts
-
-    def close(self) -> None:
-        for sink in self.sinks:
-            sink.close()
+    def delta(self) -> DeltaSink:
+        assert isinstance(self.sink, DeltaSink)
+        return self.sink

@@ -365,7 +365,7 @@ def test_two_that_claim_a_table_at_once(driver: Driver) -> None:
     with pytest.raises(TargetError, match="kept up to date by another writer"):
         other.prepare()
     stale = deltalake.DeltaTable(str(driver.table), version=0)
-    log = other.sink._log
+    log = other.delta._delta
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "open", lambda: stale)
         with pytest.raises(deltalake.exceptions.CommitFailedError):

@@ -17,6 +17,7 @@ from sqlstream.connectors.iceberg.sink.log import TableLog
 from sqlstream.connectors.iceberg.sink.sink import IcebergSink
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
+from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.connectors.iceberg.tables import rows_of, table
 from tests.connectors.iceberg.test_sink import COLUMNS, SHAPE, more, refused, run, text, written
@@ -57,6 +58,12 @@ def test_a_secret_is_not_told(tmp_path: Path, secret: str, monkeypatch: pytest.M
     assert "hun" not in said, said
 
 
+def sink_of(spec: SinkSpec, context: ConnectorContext) -> IcebergSink:
+    sink = REGISTERED.sink(spec, context)
+    assert isinstance(sink, IcebergSink)
+    return sink
+
+
 @pytest.mark.parametrize("meanwhile", [False, True])
 def test_all_rows_are_replaced_in_one_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
@@ -67,7 +74,7 @@ def test_all_rows_are_replaced_in_one_commit(
     more(tmp_path)
     (spec,) = plan_file(text(), file="p.sql").physical.sinks
     context = ConnectorContext(CheckpointStore(tmp_path / "state"), str(tmp_path))
-    last = IcebergSink(spec, context).epoch_there()
+    last = sink_of(spec, context).epoch_there()
     assert last
     replaced, left = TableLog.replace, [1] if meanwhile else []
 
@@ -82,7 +89,7 @@ def test_all_rows_are_replaced_in_one_commit(
     parts = [REGISTERED.writer(spec, context).write(new, epoch=last + 1, task="0")]
     before = len(table(tmp_path).metadata.snapshots)
     for again in (False, True):
-        sink = IcebergSink(spec, context)
+        sink = sink_of(spec, context)
         sink.begin_with(TargetEdit.REPLACE)
         if not again:
             sink.prepare(last + 1, parts, previous=last)

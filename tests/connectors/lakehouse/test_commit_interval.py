@@ -38,13 +38,13 @@ _SOURCE = (
     "CREATE TABLE t (k INT, v STRING) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
 )
 _DELTA = "'connector' = 'delta', 'table-path' = 'lake/table'"
-_KINDS = ("delta", "keyed", "iceberg")
+_KINDS = ("delta", "delta by key", "iceberg", "iceberg by key")
 _KEYS = 4
 
 
 def _sql(kind: str, interval: str = "1 h") -> str:
-    options = f"{ICEBERG.format(name='table') if kind == 'iceberg' else _DELTA}, 'sink.commit-interval' = '{interval}'"
-    if kind == "keyed":
+    options = f"{ICEBERG.format(name='table') if 'iceberg' in kind else _DELTA}, 'sink.commit-interval' = '{interval}'"
+    if "by key" in kind:
         shape, query = "k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED", "SELECT k, MAX(v) FROM t GROUP BY k"
     else:
         shape, query = "k INT, v STRING", "SELECT k, v FROM t"
@@ -109,7 +109,7 @@ class Writing:
 
     def _written(self, changes: Mapping[int, str | None], number: int) -> list[SinkPart]:
         writer = REGISTERED.writer(self.spec, self._context)
-        if self.kind != "keyed":
+        if "by key" not in self.kind:
             rows = self._added(changes)
             columns: list[list[Any]] = [[k for k, _ in rows], [v for _, v in rows]]
             table = pa.table(columns, schema=pa.schema([("k", pa.int32()), ("v", pa.string())]))
@@ -131,7 +131,7 @@ class Writing:
         return [(self._rows + i, v or "") for i, v in enumerate(changes.values())]
 
     def _adopt(self, changes: Mapping[int, str | None]) -> None:
-        if self.kind == "keyed":
+        if "by key" in self.kind:
             for key, value in changes.items():
                 self._model.pop(key, None)
                 if value is not None:
@@ -148,7 +148,7 @@ class Writing:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What the table has."""
-        if self.kind == "iceberg":
+        if "iceberg" in self.kind:
             return sorted(iceberg_rows(self.folder, ("k", "v")))
         if not DeltaTable.is_deltatable(str(self.folder / "lake/table")):
             return []
@@ -157,7 +157,7 @@ class Writing:
 
     def commits(self) -> int:
         """How many commits have rows."""
-        if self.kind == "iceberg":
+        if "iceberg" in self.kind:
             return len(iceberg_table(self.folder).metadata.snapshots)
         logs = sorted((self.folder / "lake/table/_delta_log").glob("*.json"))
         actions = [[json.loads(line) for line in one.read_text().splitlines()] for one in logs]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sqlstream.connectors.api import SinkPart
 from sqlstream.connectors.delta.library import deltalake
+from sqlstream.connectors.delta.sink.log import TableLog
+from sqlstream.connectors.delta.sink.shape import altered_schema
 from sqlstream.connectors.delta.sink.writer import File, files_of
+from sqlstream.connectors.lakehouse.waiting import WaitingEpoch
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
@@ -24,7 +27,8 @@ class AppendedFiles:
     merges = False
     owns_all_rows = False
 
-    def __init__(self, spec: SinkSpec) -> None:
+    def __init__(self, spec: SinkSpec, log: TableLog) -> None:
+        self._spec, self._log = spec, log
         self._partitions = list(spec.partitioned_by) or None
         self._files: list[File] = []
 
@@ -44,14 +48,20 @@ class AppendedFiles:
         """Take the names of all."""
         self._files = [tuple(file) for note in notes for file in note]
 
-    def write(self, table: DeltaTable, commit: CommitProperties) -> bool:
+    def commits(self, waiting: Sequence[WaitingEpoch]) -> Iterator[Sequence[WaitingEpoch]]:
+        """All are one."""
+        if waiting:
+            yield waiting
+
+    def write(self, table: DeltaTable, epoch: int) -> bool:
         """Add them to the table."""
-        self._commit(table, "append", None, commit)
+        self._commit(table, "append", None, self._log.with_epoch(epoch, rebased=True))
         return True
 
-    def replace(self, table: DeltaTable, schema: pa.Schema | None, commit: CommitProperties) -> None:
+    def replace(self, table: DeltaTable, epoch: int) -> None:
         """Let them be all files of the table."""
-        self._commit(table, "overwrite", schema, commit)
+        schema = altered_schema(self._spec, table)
+        self._commit(table, "overwrite", schema, self._log.with_epoch(epoch, rebased=False))
 
     def unload(self) -> None:
         """Forget their names."""

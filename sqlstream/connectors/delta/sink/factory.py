@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.delta.descriptor import DESCRIPTOR
+from sqlstream.connectors.lakehouse.spelling import spelled
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.diagnostics import DiagnosticError
 
@@ -22,6 +22,7 @@ class DeltaSinkFactory:
         """The driver's half. Raises DiagnosticError for a table that can't be written, or without the library."""
         from sqlstream.connectors.delta.library import deltalake
         from sqlstream.connectors.delta.sink.appended import AppendedFiles
+        from sqlstream.connectors.delta.sink.log import TableLog
         from sqlstream.connectors.delta.sink.merged import MergedChanges
         from sqlstream.connectors.delta.sink.sink import DeltaSink
 
@@ -29,13 +30,14 @@ class DeltaSinkFactory:
         if wrong is not None:
             raise DiagnosticError(wrong)
         deltalake()
-        spec = _spelled(spec)
-        content = MergedChanges(spec, context) if spec.primary_key else AppendedFiles(spec)
-        return DeltaSink(spec, context, content)
+        spec = spelled(spec)
+        log = TableLog(spec, context)
+        content = MergedChanges(spec, context, log) if spec.primary_key else AppendedFiles(spec, log)
+        return DeltaSink(spec, context, log, content)
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half."""
-        spec = _spelled(spec)
+        spec = spelled(spec)
         if spec.primary_key:
             from sqlstream.connectors.database.keyed_writer import KeyedWriter
 
@@ -43,13 +45,3 @@ class DeltaSinkFactory:
         from sqlstream.connectors.delta.sink.writer import DeltaWriter
 
         return DeltaWriter(spec, context.base_dir)
-
-
-def _spelled(spec: SinkSpec) -> SinkSpec:
-    """The same with the names of columns in its key and partitions as the columns have them: Delta tells cases apart."""
-    names = {column.name.lower(): column.name for column in spec.schema}
-    return replace(
-        spec,
-        primary_key=tuple(names[name.lower()] for name in spec.primary_key),
-        partitioned_by=tuple(names[name.lower()] for name in spec.partitioned_by),
-    )

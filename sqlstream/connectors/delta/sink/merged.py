@@ -2,75 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, short
 from sqlstream.connectors.delta.library import deltalake
-from sqlstream.connectors.delta.sink.changes import Changes
-from sqlstream.connectors.delta.sink.shape import arrow_schema
-from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.filesystem.written_files import FILE_BYTES
-from sqlstream.connectors.options import size_bytes
+from sqlstream.connectors.delta.sink.log import TableLog
+from sqlstream.connectors.delta.sink.shape import altered_schema, arrow_schema
+from sqlstream.connectors.lakehouse.changes import CHANGES, Changes
+from sqlstream.connectors.lakehouse.keyed import KeyedContent
+from sqlstream_operators.errors import InternalError, RefusedRowError
 from sqlstream_operators.plan.spec import SinkSpec
-from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.state.staged_rows import StagedRows, batches, stage
+from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
 
 _GOES = f"s.{CHANGE_COLUMN} < 0"
 _STAYS = f"s.{CHANGE_COLUMN} >= 0"
+#: Keys whose range lets files be passed over: of others the log's bounds may be cut off, or have no order that is ours.
+_INTEGERS = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
+_TIMES = {Kind.TIMESTAMP: "None", Kind.TIMESTAMPTZ: 'Some("UTC")'}
+#: A date or time that Delta's library reads.
+_READABLE = re.compile(r"(?!0000)\d{4}-\d\d-\d\d( .*)?")
+_NOT_TEXTS = frozenset(
+    {Kind.BOOLEAN, *_INTEGERS, Kind.HUGEINT, Kind.DECIMAL, Kind.DATE, *_TIMES, Kind.FLOAT, Kind.DOUBLE}
+)
+#: How long a folder's name may be: 255 bytes on most disks, of which Delta's library takes a few.
+_LONGEST = 240
 
 
-class MergedChanges:
-    """The changes of an epoch, one for each key, staged by tasks in the checkpoint store.
+class MergedChanges(KeyedContent):
+    """Merges the changes with Delta's library."""
 
-    A key that is there already is written over, and one that should go and is not there is left out: so the same epoch twice
-    is the same table, should it come to that.
-    """
-
-    merges = True
-
-    def __init__(self, spec: SinkSpec, context: ConnectorContext) -> None:
-        self._spec = spec
-        self._store = context.store
-        self._changes = Changes(spec)
-        self._file_bytes = size_bytes(spec.options, "sink.rolling-policy.file-size", FILE_BYTES)
-
-    @property
-    def owns_all_rows(self) -> bool:
-        """Whether rows go; rows that are only written over may stand beside those of others."""
-        return Mode.of(self._spec) is Mode.KEYED
-
-    def has_rows(self, parts: Sequence[SinkPart]) -> bool:
-        """Whether there are any."""
-        return any(part.rows for part in parts)
+    def __init__(self, spec: SinkSpec, context: ConnectorContext, log: TableLog) -> None:
+        super().__init__(spec, context, Changes(spec))
+        self._log = log
 
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Put them together. Raises RefusedRowError for a key that is NULL or has two rows."""
-        self._changes.load(epoch, StagedEpoch(self._store, self._spec, parts))
+        """Put them together. Raises RefusedRowError for a key that is NULL or has two rows, or a row without a partition."""
+        super().load(epoch, parts)
+        self._check_partitions()
 
-    def noted(self, epoch: int, parts: Sequence[SinkPart], store: CheckpointStore, folder: str) -> Any:
-        """The changes, one for each key, staged once more: what tasks have staged goes with its manifest."""
-        self.load(epoch, parts)
-        numbered = enumerate(self._changes.reader())
-        staged = [stage(store, folder, f"{n:06d}", pa.Table.from_batches([batch])) for n, batch in numbered]
-        return [one.to_json() for one in staged]
-
-    def load_noted(self, notes: Sequence[Any]) -> None:
-        """Put them together: of a key the last epoch's change is what counts."""
-        staged = [[StagedRows.from_json(one) for one in note] for note in notes]
-        self._changes.load_last([batches(self._store, epoch) for epoch in staged])
-
-    def write(self, table: DeltaTable, commit: CommitProperties) -> bool:
+    def write(self, table: DeltaTable, epoch: int) -> bool:
         """Merge them into the table. Whether that was a commit: a merge that changes nothing is none."""
         if not self._changes.count:
             return False
+        commit = self._log.with_epoch(epoch, rebased=False)
         before = table.version()
         names = [column.name for column in self._spec.schema]
         merger = table.merge(
@@ -86,8 +66,9 @@ class MergedChanges:
         _carried_out(merger.when_not_matched_insert(_assigned(names), _STAYS).execute)
         return table.version() > before
 
-    def replace(self, table: DeltaTable, schema: pa.Schema | None, commit: CommitProperties) -> None:
+    def replace(self, table: DeltaTable, epoch: int) -> None:
         """Write them as the table's only files."""
+        schema, commit = altered_schema(self._spec, table), self._log.with_epoch(epoch, rebased=False)
         columns = arrow_schema(table) if schema is None else schema
         rows = self._changes.rows(columns)
         partitions = list(self._spec.partitioned_by) or None
@@ -107,22 +88,71 @@ class MergedChanges:
 
         _carried_out(overwrite)
 
-    def unload(self) -> None:
-        """Forget them."""
-        self._changes.unload()
-
-    def close(self) -> None:
-        """Close the DuckDB that puts them together."""
-        self._changes.close()
-
     def _matching(self) -> str:
         """The condition of the merge: equal keys, and the range of those that change, by which files are passed over."""
         equal = [f"t.{quote_identifier(k)} = s.{quote_identifier(k)}" for k in self._spec.primary_key]
         ranges = [
             f"t.{quote_identifier(name)} >= {least} AND t.{quote_identifier(name)} <= {greatest}"
-            for name, least, greatest in self._changes.bounds()
+            for name, least, greatest in self._bounds()
         ]
         return " AND ".join([*equal, *ranges])
+
+    def _bounds(self) -> Iterator[tuple[str, str, str]]:
+        """Columns of the key, and SQL of Delta's library for a value that none is below, and one that none is above."""
+        kinds = {column.name: column.type.kind for column in self._spec.schema}
+        for name in self._spec.primary_key:
+            kind, column = kinds[name], quote_identifier(name)
+            if kind in _INTEGERS:
+                ((least, greatest),) = self._changes.run(
+                    f"SELECT min({column}), max({column}) FROM {CHANGES}"
+                )
+                yield name, str(least), str(greatest)
+            elif kind is Kind.DATE or kind in _TIMES:
+                yield from self._of_days(name, kind)
+
+    def _of_days(self, name: str, kind: Kind) -> Iterator[tuple[str, str, str]]:
+        column = quote_identifier(name)
+        value = f"{column} AT TIME ZONE 'UTC'" if kind is Kind.TIMESTAMPTZ else column
+        # Some writers cut the log's times to ms.
+        slack = "INTERVAL 0 DAY" if kind is Kind.DATE else "INTERVAL 1 MILLISECOND"
+        form = "%Y-%m-%d" if kind is Kind.DATE else "%Y-%m-%d %H:%M:%S.%f"
+        finite = f"FROM (SELECT min({value}) AS l, max({value}) AS g FROM {CHANGES}) WHERE isfinite(l) AND isfinite(g)"
+        found = self._changes.run(
+            f"SELECT strftime(l - {slack}, '{form}'), strftime(g + {slack}, '{form}') {finite} "
+            "AND year(l) BETWEEN 2 AND 9998 AND year(g) BETWEEN 2 AND 9998"
+        )
+        for least, greatest in found:
+            if not (_READABLE.fullmatch(least) and _READABLE.fullmatch(greatest)):
+                raise InternalError(f"a time is written {least} or {greatest}")
+            if kind is Kind.DATE:
+                yield name, f"CAST('{least}' AS DATE)", f"CAST('{greatest}' AS DATE)"
+            else:
+                type_ = f"Timestamp(Microsecond, {_TIMES[kind]})"
+                yield name, f"arrow_cast('{least}', '{type_}')", f"arrow_cast('{greatest}', '{type_}')"
+
+    def _check_partitions(self) -> None:
+        """Raises RefusedRowError for a text that Delta's library can't make a partition of."""
+        kinds = {column.name: column.type.kind for column in self._spec.schema}
+        for name in self._spec.partitioned_by:
+            if kinds[name] in _NOT_TEXTS:
+                continue
+            column, come = quote_identifier(name), f"FROM {CHANGES} WHERE {CHANGE_COLUMN} >= 0"
+            if self._changes.run(f"SELECT 1 {come} AND CAST({column} AS VARCHAR) = '' LIMIT 1"):
+                raise RefusedRowError(
+                    f"a partition value of `{self._spec.name}` is an empty text, which a Delta table can't tell from NULL",
+                    f"write NULLIF({name}, ''), or leave the column out of PARTITIONED BY",
+                )
+            size = (
+                f"length(url_encode({quote_literal(name)})) + length(url_encode(CAST({column} AS VARCHAR)))"
+            )
+            long = self._changes.run(
+                f"SELECT CAST({column} AS VARCHAR) {come} AND {size} > {_LONGEST} LIMIT 1"
+            )
+            if long:
+                raise RefusedRowError(
+                    f"a partition value of `{self._spec.name}` is too long for the name of a folder: {short(long[0][0])}",
+                    f"shorten {name}, or leave the column out of PARTITIONED BY",
+                )
 
 
 def _assigned(names: Sequence[str]) -> dict[str, str]:

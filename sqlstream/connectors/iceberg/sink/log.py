@@ -7,7 +7,7 @@ still a part of the table, and in a property of the table, which stays when old 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlstream.connectors.api import ConnectorContext
@@ -26,12 +26,12 @@ from sqlstream_operators.plan.spec import SinkSpec
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import FileScanTask, Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 _T = TypeVar("_T")
-_APPLICATION, _EPOCH = "sqlstream.application", "sqlstream.epoch"
+_APPLICATION, _EPOCH, _WRITER = "sqlstream.application", "sqlstream.epoch", "sqlstream.writer"
 #: Of tables that are created here: manifests are merged, one for each epoch would be too many, and old metadata files go.
 _PROPERTIES = {
     "commit.manifest-merge.enabled": "true",
@@ -126,6 +126,38 @@ class TableLog:
         """Write down that this state directory has given the table an epoch."""
         self.given.note(str(table.metadata.table_uuid), epoch, [column.name for column in self._spec.schema])
 
+    def gone(self, epoch: int) -> TargetError:
+        """The error for a table that had rows up to an epoch, and is not there."""
+        return self.given.gone(epoch)
+
+    # ------------------------------------------------------------------------------------------------ owner
+
+    def check_owner(self, table: Table) -> None:
+        """Raises TargetError for a table whose rows are all another's."""
+        writer = table.properties.get(_WRITER)
+        if writer is None or (self.given.is_named and writer == self.given.application):
+            return
+        raise TargetError(
+            f"the table of `{self._spec.name}` is kept up to date by another writer",
+            (f"'{self.place}' was written with another state directory, or by another table of this query",),
+            "go on with that state directory, drop the table, or choose another 'catalog-table'",
+        )
+
+    def claim(self) -> None:
+        """Write down in the table that all of its rows are ours. Raises TargetError if they are another's by now."""
+        table = self._there()
+        self.check_owner(table)
+        if table.properties.get(_WRITER) is None:
+            table.transaction().set_properties({_WRITER: self.given.application}).commit_transaction()
+            # Of two that claim it at once the last one stays, and each commit looks again.
+            self.check_owner(self._there())
+
+    def _there(self) -> Table:
+        table = self.open()
+        if table is None:
+            raise self.gone(0)
+        return table
+
     # ---------------------------------------------------------------------------------------------- commits
 
     def alter(self, table: Table) -> None:
@@ -155,18 +187,18 @@ class TableLog:
 
     def replace(self, table: Table, files: Sequence[DataFile], epoch: int) -> None:
         """Let files be all that the table has, with the epoch, in one commit. Raises CommitFailedException."""
+        there = without_deletes(table.scan().plan_files(), self._spec.name, self.place, "written anew")
+        self.overwrite(table, [task.file for task in there], files, epoch)
+
+    def overwrite(
+        self, table: Table, gone: Sequence[DataFile], files: Sequence[DataFile], epoch: int
+    ) -> None:
+        """Put files into the place of others, with the epoch, in one commit. Raises CommitFailedException."""
         transaction = table.transaction()
         producer = transaction.update_snapshot(snapshot_properties=self._summary(epoch)).overwrite()
         with producer as snapshot:
-            for task in table.scan().plan_files():
-                if task.delete_files:
-                    raise TargetError(
-                        f"the table of `{self._spec.name}` has deletes of single rows, and can't be written anew",
-                        (f"it is '{self.place}'",),
-                        "compact it (rewrite_data_files), or choose another 'catalog-table' and run with "
-                        f"--rewrite {self._spec.name}",
-                    )
-                snapshot.delete_data_file(task.file)
+            for file in gone:
+                snapshot.delete_data_file(file)
             for file in files:
                 snapshot.append_data_file(file)
         transaction.set_properties({self._property: str(epoch)})
@@ -174,6 +206,19 @@ class TableLog:
 
     def _summary(self, epoch: int) -> dict[str, str]:
         return {_APPLICATION: self.given.application, _EPOCH: str(epoch)}
+
+
+def without_deletes(files: Iterable[FileScanTask], name: str, place: str, done: str) -> list[FileScanTask]:
+    """Files of a table whose rows are all there. Raises TargetError if some are deleted elsewhere; `done` is for it."""
+    found = list(files)
+    if any(one.delete_files for one in found):
+        raise TargetError(
+            f"the table of `{name}` has deletes of single rows, and can't be {done}",
+            (f"it is '{place}'",),
+            "compact it (rewrite_data_files), or choose another 'catalog-table' and run with "
+            f"--rewrite {name}",
+        )
+    return found
 
 
 def ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:

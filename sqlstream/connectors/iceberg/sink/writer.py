@@ -52,7 +52,7 @@ class IcebergWriter:
             )
         rows = self._as_there(as_declared(table, self._spec.schema), target)
         try:
-            files = [to_json(file) for file in self._written(rows, target, epoch, task)]
+            files = [to_json(file) for file in write_files(rows, target, self._file_bytes)]
         except OSError as error:
             raise DataError(
                 f"a file of the table of `{self._spec.name}` can't be written: {error}"
@@ -71,39 +71,54 @@ class IcebergWriter:
                 (f"'{self._place.shown}' had it when the run began",),
                 "give it the column, or run again",
             )
-        for field in table.schema().fields:
-            if field.required and field.name in rows.column_names and rows.column(field.name).null_count:
-                raise DataError(
-                    f"a row of `{self._spec.name}` is NULL in `{field.name}`, which the table does not allow: "
-                    f"write COALESCE({field.name}, …), or leave such rows out"
-                )
+        for name in never_null(table):
+            if name in rows.column_names and rows.column(name).null_count:
+                raise null_refused(self._spec.name, name)
         wanted = schema_to_pyarrow(_part(table.schema(), rows.column_names))
         return rows.cast(wanted)
 
-    def _written(self, rows: pa.Table, table: Table, epoch: int, task: str) -> list[DataFile]:
-        from pyiceberg.io.pyarrow import pyarrow_to_schema, write_file
-        from pyiceberg.table import WriteTask
 
-        metadata = table.metadata
-        schema = pyarrow_to_schema(rows.schema, format_version=metadata.format_version)
-        numbers, name = count(), uuid.uuid4()
-        tasks = (
-            WriteTask(
-                write_uuid=name,
-                task_id=next(numbers),
-                schema=schema,
-                record_batches=_whole(part),
-                partition_key=key,
-            )
-            for key, of_partition in partitions(rows, metadata.spec(), metadata.schema())
-            for part in cut(of_partition, self._file_bytes)
+def never_null(table: Table) -> list[str]:
+    """The columns of a table that may not be NULL."""
+    return [field.name for field in table.schema().fields if field.required]
+
+
+def null_refused(sink: str, column: str) -> DataError:
+    """The error for a row that has a NULL there."""
+    return DataError(
+        f"a row of `{sink}` is NULL in `{column}`, which the table does not allow: "
+        f"write COALESCE({column}, …), or leave such rows out"
+    )
+
+
+def write_files(rows: pa.Table, table: Table, file_bytes: int) -> list[DataFile]:
+    """Write rows that have the table's types and ids, in files of its partitions; durable when this returns.
+
+    Raises OSError.
+    """
+    from pyiceberg.io.pyarrow import pyarrow_to_schema, write_file
+    from pyiceberg.table import WriteTask
+
+    metadata = table.metadata
+    schema = pyarrow_to_schema(rows.schema, format_version=metadata.format_version)
+    numbers, name = count(), uuid.uuid4()
+    tasks = (
+        WriteTask(
+            write_uuid=name,
+            task_id=next(numbers),
+            schema=schema,
+            record_batches=_whole(part),
+            partition_key=key,
         )
-        files = [*write_file(table.io, metadata, tasks)]
-        for file in files:
-            if is_local(plain(file.file_path)):
-                sync(plain(file.file_path))
-            file.spec_id = metadata.default_spec_id
-        return files
+        for key, of_partition in partitions(rows, metadata.spec(), metadata.schema())
+        for part in cut(of_partition, file_bytes)
+    )
+    files = [*write_file(table.io, metadata, tasks)]
+    for file in files:
+        if is_local(plain(file.file_path)):
+            sync(plain(file.file_path))
+        file.spec_id = metadata.default_spec_id
+    return files
 
 
 def _part(schema: Schema, names: list[str]) -> Schema:

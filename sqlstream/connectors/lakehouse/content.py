@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-import pyarrow as pa
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from sqlstream.connectors.api import SinkPart
+from sqlstream.connectors.lakehouse.waiting import WaitingEpoch
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
-if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+_Table = TypeVar("_Table", contravariant=True)
 
 
-class Content(Protocol):
-    """How the parts of an epoch become one commit; `commit` is what that has beside its files.
+class Content(Protocol[_Table]):
+    """How the parts of an epoch become one commit of a table.
 
-    `load` comes before `write` and `replace`, which may be called again for another version of the table, and `unload` after
-    them. Those raise what `deltalake` does, `CommitFailedError` where somebody else has committed meanwhile.
+    `load` or `load_noted` comes before `write` and `replace`, which may be called again for another version of the table,
+    and `unload` after them. Those raise what the table's library does, also where somebody else has committed meanwhile.
     """
 
     @property
     def merges(self) -> bool:
-        """Whether rows that are there are changed; what replaces files may not be rebased."""
+        """Whether rows that are there are changed."""
         ...
 
     @property
@@ -47,16 +45,23 @@ class Content(Protocol):
         """Put epochs that waited together, in their order, as one."""
         ...
 
-    def write(self, table: DeltaTable, commit: CommitProperties) -> bool:
-        """Give the table the epoch's rows. Whether that was a commit: there is none if no row changes anything."""
+    def commits(self, waiting: Sequence[WaitingEpoch]) -> Iterator[Sequence[WaitingEpoch]]:
+        """Epochs that waited, in their order, as the commits that they can be."""
         ...
 
-    def replace(self, table: DeltaTable, schema: pa.Schema | None, commit: CommitProperties) -> None:
-        """Make the epoch's rows all that the table has; `schema` is what its columns become, None: they stay."""
+    def write(self, table: _Table, epoch: int) -> bool:
+        """Give the table what is loaded, with the number of its epoch.
+
+        Whether that was a commit: there is none if no row changes anything.
+        """
+        ...
+
+    def replace(self, table: _Table, epoch: int) -> None:
+        """Make what is loaded all that the table has, with the columns of the sink."""
         ...
 
     def unload(self) -> None:
-        """Forget the epoch."""
+        """Forget what is loaded."""
         ...
 
     def close(self) -> None:
