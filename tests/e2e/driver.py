@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from sqlstream.connectors.delta.sink import compaction
 from sqlstream.connectors.kafka import shares
+from sqlstream.connectors.lakehouse import compaction
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import RunRequest, run_pipeline
 from sqlstream.runtime.loop.faults import Faults, Point, no_faults

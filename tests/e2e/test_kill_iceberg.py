@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -27,20 +28,21 @@ def test_sinks_are_right_after_kills_at_points_and_steps(tmp_path: Path) -> None
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, data(rng, 1000, 3), delay=5)
     text = pipeline.folder / "pipeline.sql"
     sink = r"'connector' = 'filesystem', 'path' = '(out_\d)', 'format' = 'parquet'"
-    interval = ", 'sink.commit-interval' = '300 ms'"
+    interval = ", 'sink.commit-interval' = '300 ms', 'auto-compaction' = 'true'"
     changed, found = re.subn(sink, lambda one: f"{OPTIONS.format(name=one[1])}{interval}", text.read_text())
     assert found == 2
     text.write_text(changed)
+    order = Order(str(pipeline.folder), 60, 2, environment={"COMPACTED_FILES": "3"})
     with Killer.running(tmp_path) as killer:
         for shards, point in enumerate(POINTS):
-            killer.kill(Order(str(pipeline.folder), 60, 1 + shards % 3, point, 2))
+            killer.kill(replace(order, parallelism=1 + shards % 3, point=point, occurrence=2))
             compact(pipeline.folder, "out_1")
             expire(pipeline.folder, "out_1")
-        first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True))
+        first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
         assert first.killed, first.errors
         for step in steps_within(rng, first.steps, 6):
-            killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step))
-        killer.finish(Order(str(pipeline.folder), 60, 2))
+            killer.kill(replace(order, parallelism=rng.choice([1, 2, 3]), step=step))
+        killer.finish(order)
     for number in (1, 2):
         rows = table(pipeline.folder, f"out_{number}").scan().to_arrow().to_pylist()
         found_rows = [tuple(row.values()) for row in rows]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.delta.source.options import CHANGES, SOURCE_OPTIONS, wrong_table
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES, without_columns
+from sqlstream.connectors.lakehouse.compaction import AUTO_COMPACTION, COMPACTED_SIZE
 from sqlstream.connectors.lakehouse.keys import nested_key
 from sqlstream.connectors.lakehouse.waiting import COMMIT_INTERVAL
 from sqlstream_operators.plan.types import BIGINT, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
-from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
+from sqlstream_planner.catalog.options import BOTH, OptionDef, ValueKind
 from sqlstream_planner.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -67,23 +68,8 @@ DESCRIPTOR = ConnectorDescriptor(
         ),
         FILE_SIZE,
         COMMIT_INTERVAL,
-        OptionDef(
-            "auto-compaction",
-            ValueKind.BOOLEAN,
-            "once a partition has 50 files below half of 'compaction.file-size', make them larger ones",
-            default="false",
-            roles=(Role.SINK,),
-            changes_output=False,
-        ),
-        OptionDef(
-            "compaction.file-size",
-            ValueKind.BYTES,
-            "the size of files that are made of small ones",
-            default="128 mb",
-            roles=(Role.SINK,),
-            minimum=1,
-            changes_output=False,
-        ),
+        AUTO_COMPACTION,
+        COMPACTED_SIZE,
         *SOURCE_OPTIONS,
     ),
     metadata=MappingProxyType({**FILES, "_commit_version": BIGINT}),

@@ -91,25 +91,26 @@ def _says_absent(text: str) -> bool:
     return "no such table" in text or "does not exist" in text or "UndefinedTable" in text
 
 
+def failures(place: TablePlace) -> tuple[type[Exception], ...]:
+    """What is raised if the catalog or the store fails."""
+    from pyiceberg.exceptions import RESTError
+
+    if place.type != SQL:
+        return OSError, RESTError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return OSError, RESTError, SQLAlchemyError
+
+
 def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
     """Do something that may be done twice, again after the catalog or the store has failed.
 
     `done` is what it does to the table. Raises DiagnosticError (ENV006) if it goes on failing, or can't be done.
     """
     pyiceberg(place)
-    from pyiceberg.exceptions import (
-        BadRequestError,
-        CommitFailedException,
-        ForbiddenError,
-        OAuthError,
-        RESTError,
-    )
+    from pyiceberg.exceptions import BadRequestError, CommitFailedException, ForbiddenError, OAuthError
 
-    trouble: tuple[type[Exception], ...] = (OSError, RESTError, CommitFailedException)
-    if place.type == SQL:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        trouble = (*trouble, SQLAlchemyError)
+    trouble: tuple[type[Exception], ...] = (*failures(place), CommitFailedException)
     for number in range(ATTEMPTS):
         try:
             return work()

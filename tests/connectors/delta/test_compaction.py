@@ -21,7 +21,8 @@ from tests.examples import examples
 
 deltalake = pytest.importorskip("deltalake")
 
-from sqlstream.connectors.delta.sink import compaction  # noqa: E402
+from sqlstream.connectors.delta.sink import compaction as delta_compaction  # noqa: E402
+from sqlstream.connectors.lakehouse import compaction  # noqa: E402
 from tests.connectors.delta.reading import rows_of  # noqa: E402
 from tests.connectors.delta.test_sink import TYPES, run, text, written  # noqa: E402
 from tests.connectors.delta.test_sink import rows as read  # noqa: E402
@@ -140,7 +141,7 @@ def test_somebody_else_commits_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
     """Then nothing is compacted: what the other one has done stays as it is, and no file is left over."""
     written(tmp_path, 0)
     run(tmp_path, text(), rows_per_epoch=10)
-    copied = compaction._Copy.of
+    copied = delta_compaction._Copy.of
     seen: list[Any] = []
 
     def of(*args: Any) -> Any:
@@ -150,10 +151,10 @@ def test_somebody_else_commits_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
         seen.append([sorted(map(str, rows_of(tmp_path / "table"))), {*files(tmp_path / "table")}])
         return made
 
-    monkeypatch.setattr(compaction._Copy, "of", of)
+    monkeypatch.setattr(delta_compaction._Copy, "of", of)
     place = str(tmp_path / "table")
     told: list[Any] = []
-    compacting = compaction.Compaction("o", place, 1 << 20, told.append)
+    compacting = delta_compaction.DeltaCompaction("o", place, 1 << 20, told.append)
     compacting.added(1, lambda: deltalake.DeltaTable(place))
     assert told == []
     assert seen == [[sorted(map(str, rows_of(tmp_path / "table"))), {*files(tmp_path / "table")}]]
@@ -273,7 +274,7 @@ def _table(reader: int, writer: int, *features: str, **configuration: str) -> An
     ],
 )
 def test_tables_with_features_that_are_not_known_stay(table: Any, known: bool) -> None:
-    assert compaction._is_known(table) is known
+    assert delta_compaction._is_known(table) is known
 
 
 def test_what_goes_wrong_is_told_once_and_no_row_is_lost(
@@ -282,7 +283,7 @@ def test_what_goes_wrong_is_told_once_and_no_row_is_lost(
     def of(*_: Any) -> Any:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(compaction._Copy, "of", of)
+    monkeypatch.setattr(delta_compaction._Copy, "of", of)
     told: list[Any] = []
     wanted = written(tmp_path, 0)
     run(tmp_path, compacting(text()), rows_per_epoch=10, tell=told.append)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,15 +26,12 @@ from sqlstream.connectors.delta.sink.shape import arrow_schema
 from sqlstream.connectors.delta.sink.statistics import FileStatistics
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem
 from sqlstream.connectors.filesystem.written_files import sync
+from sqlstream.connectors.lakehouse.compaction import MOST, Compaction, packed
 from sqlstream_planner.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-#: How many small files of a partition are worth it, as for Delta's own `autoCompact`.
-FEWEST = 50
-#: How many files are written in a commit at most: the run waits for it.
-MOST = 8
 #: Features of tables under which a row is the same row in another file, and nothing more has to be written down.
 _KNOWN = frozenset(
     {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "timestampNtz", "generatedColumns"}
@@ -48,51 +46,34 @@ class _File:
     path: str
     size: int
     rows: int
+    partition: tuple[str | None, ...]
 
 
 class _LeaveError(Exception):
     """A file whose rows may not be copied as they are."""
 
 
-class Compaction:
-    """Compacts the table at `location` when as many files as that is worth may have come; `tell` takes warnings.
-
-    `file_bytes` is what a file should have. A file that is larger than half of it stays.
-    """
+class DeltaCompaction(Compaction["DeltaTable"]):
+    """Compacts the table at `location`."""
 
     def __init__(self, name: str, location: str, file_bytes: int, tell: Callable[[Diagnostic], None]) -> None:
-        self._name, self._location, self._file_bytes = name, location, file_bytes
-        self._tell, self._told = tell, False
-        self._new = FEWEST  # a run begins with a look
+        library = deltalake().exceptions
+        failures = (library.DeltaError, pa.ArrowException, OSError)
+        super().__init__(name, file_bytes, tell, refused=library.CommitFailedError, failures=failures)
+        self._location = location
 
-    def added(self, files: int, open_: Callable[[], DeltaTable | None]) -> None:
-        """So many files were added. Never raises: the rows are there, and another time may do."""
-        self._new += files
-        if self._new < FEWEST:
-            return
-        self._new = 0
-        try:
-            table = open_()
-            if table is not None:
-                self._compact(table)
-        except deltalake().exceptions.CommitFailedError:
-            self._new = FEWEST // 2  # others have committed: not at once again
-        except (deltalake().exceptions.DeltaError, pa.ArrowException, OSError) as error:
-            if not self._told:
-                self._told = True
-                self._tell(_failed(self._name, error))
-
-    def _compact(self, table: DeltaTable) -> None:
+    def _compact(self, table: DeltaTable) -> bool:
         if not _is_known(table):
-            return
+            return False
         filesystem, root = open_filesystem(self._location)
         columns = table.metadata().partition_columns
         fields = [field for field in arrow_schema(table) if field.name not in columns]
         copy = _Copy(filesystem, root, pa.schema(fields), is_local(self._location))
+        groups = [*islice(self._groups(self._small(table, columns)), MOST + 1)]
         try:
             actions: list[Any] = []
-            for values, group in self._groups(table, columns):
-                actions += copy.of(values, group)
+            for group in groups[:MOST]:
+                actions += copy.of(dict(zip(columns, group[0].partition, strict=True)), group)
             if actions:
                 from deltalake.transaction import CommitProperties
 
@@ -106,30 +87,20 @@ class Compaction:
         except BaseException:
             copy.remove()
             raise
+        return len(groups) > MOST
 
-    def _groups(
-        self, table: DeltaTable, columns: Sequence[str]
-    ) -> Iterator[tuple[Mapping[str, str | None], Sequence[_File]]]:
-        """Files that may be one, with the values of their partition."""
+    def _small(self, table: DeltaTable, columns: Sequence[str]) -> Sequence[Sequence[_File]]:
+        """The small files of each partition."""
         small: dict[tuple[str | None, ...], list[_File]] = {}
         there = pa.table(table.get_add_actions(flatten=False))
         for one in there.select([n for n in _LISTED if n in there.column_names]).to_pylist():
             values = _texts(one.get("partition") or {}, columns)
             if values is None or one["num_records"] is None or not _PLAIN.fullmatch(one["path"]):
                 continue
-            if 2 * one["size_bytes"] <= self._file_bytes:
-                file = _File(one["path"], one["size_bytes"], one["num_records"])
+            if self._is_small(one["size_bytes"]):
+                file = _File(one["path"], one["size_bytes"], one["num_records"], values)
                 small.setdefault(values, []).append(file)
-        left = MOST
-        for values, files in small.items():
-            if len(files) < FEWEST:
-                continue
-            for group in _groups(files, self._file_bytes):
-                if left and len(group) > 1:
-                    left -= 1
-                    yield dict(zip(columns, values, strict=True)), group
-        if not left:
-            self._new = FEWEST  # there are more
+        return [*small.values()]
 
 
 class _Copy:
@@ -147,12 +118,11 @@ class _Copy:
         path = f"{self._root}/{name}"
         self._made.append(path)
         statistics = FileStatistics(list(self._schema))
-        copied = []
+        copied: list[_File] = []
         with pq.ParquetWriter(path, self._schema, filesystem=self._filesystem) as writer:
-            for file in files:
-                with suppress(_LeaveError):
-                    self._copy(file, writer, statistics)
-                    copied.append(file)
+            for rows in packed(self._batches(files, copied), self._schema):
+                writer.write_table(rows)
+                statistics.add(rows)
         if len(copied) < 2:
             self.remove([self._made.pop()])
             return []
@@ -169,17 +139,22 @@ class _Copy:
             with suppress(Exception):
                 self._filesystem.delete_file(path)
 
-    def _copy(self, file: _File, writer: pq.ParquetWriter, statistics: FileStatistics) -> None:
-        """Raises _LeaveError before anything is written of a file that must stay."""
+    def _batches(self, files: Sequence[_File], copied: list[_File]) -> Iterator[pa.RecordBatch]:
+        """The rows of those files that can be copied, which are added to `copied`."""
+        for file in files:
+            with suppress(_LeaveError):
+                yield from self._rows(file)
+                copied.append(file)
+
+    def _rows(self, file: _File) -> Iterator[pa.RecordBatch]:
+        """Raises _LeaveError before any row of a file that must stay."""
         with self._filesystem.open_input_file(f"{self._root}/{file.path}") as opened:
             parquet = pq.ParquetFile(opened)
             if parquet.metadata.num_rows != file.rows:
                 raise _LeaveError  # some of its rows are deleted, or it is another file
             _check(parquet.schema_arrow, self._schema)
             for batch in parquet.iter_batches(_BATCH_ROWS):
-                rows = self._conformed(batch)
-                writer.write_table(rows)
-                statistics.add(rows)
+                yield from self._conformed(batch).to_batches()
 
     def _conformed(self, batch: pa.RecordBatch) -> pa.Table:
         there = set(batch.schema.names)
@@ -235,26 +210,3 @@ def _texts(values: Mapping[str, Any], columns: Sequence[str]) -> tuple[str | Non
         text = str(value).lower() if isinstance(value, bool) else str(value)
         found.append(None if value is None else text)
     return tuple(found)
-
-
-def _groups(files: Sequence[_File], file_bytes: int) -> Iterator[list[_File]]:
-    """Files in their order, in groups of about that size."""
-    group: list[_File] = []
-    size = 0
-    for file in files:
-        if group and size + file.size > file_bytes:
-            yield group
-            group, size = [], 0
-        group.append(file)
-        size += file.size
-    yield group
-
-
-def _failed(name: str, error: Exception) -> Diagnostic:
-    return Diagnostic(
-        "ENV006",
-        f"small files of the table of `{name}` can't be compacted",
-        notes=(str(error).splitlines()[0] if str(error) else type(error).__name__, "no row is affected"),
-        help="it is tried again after more files",
-        severity="warning",
-    )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.delta.library import deltalake, place_and_options
-from sqlstream.connectors.delta.sink.compaction import Compaction
+from sqlstream.connectors.delta.sink.compaction import DeltaCompaction
 from sqlstream.connectors.delta.sink.log import TableLog
 from sqlstream.connectors.delta.sink.shape import check_shape, missing_columns, wanted_columns
 from sqlstream.connectors.filesystem.written_files import FILE_BYTES
@@ -33,10 +33,10 @@ class DeltaSink(LakeSink["DeltaTable"]):
     ) -> None:
         super().__init__(spec, context, log, content, refused=deltalake().exceptions.CommitFailedError)
         self._delta = log
-        self._compaction: Compaction | None = None
+        self._compaction: DeltaCompaction | None = None
         if flag(spec.options, "auto-compaction"):
             file_bytes = size_bytes(spec.options, "compaction.file-size", FILE_BYTES)
-            self._compaction = Compaction(spec.name, log.location, file_bytes, context.tell)
+            self._compaction = DeltaCompaction(spec.name, log.location, file_bytes, context.tell)
 
     def _has_rows(self, table: DeltaTable) -> bool:
         return bool(table.file_uris())

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlstream.connectors.api import ConnectorContext
-from sqlstream.connectors.iceberg.library import attempt, catalog_of, open_table
+from sqlstream.connectors.iceberg.library import attempt, catalog_of, failures, open_table
 from sqlstream.connectors.iceberg.options import TablePlace
+from sqlstream.connectors.iceberg.sink.replacing import replacing
 from sqlstream.connectors.iceberg.sink.shape import (
     missing_columns,
     new_partitions,
@@ -55,6 +56,11 @@ class TableLog:
             self.place,
             "drop the table if it is there",
         )
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """What is raised if the catalog or the store fails."""
+        return failures(self._at)
 
     def open(self) -> Table | None:
         """The table as it is now, None if there is none. Raises what `pyiceberg` does."""
@@ -202,6 +208,16 @@ class TableLog:
             for file in files:
                 snapshot.append_data_file(file)
         transaction.set_properties({self._property: str(epoch)})
+        _commit(table, transaction)
+
+    def rewrite(self, table: Table, gone: Sequence[DataFile], files: Sequence[DataFile]) -> None:
+        """Put files into the place of others that have the same rows. Raises CommitFailedException."""
+        transaction = table.transaction()
+        with replacing(transaction, table) as snapshot:
+            for file in gone:
+                snapshot.delete_data_file(file)
+            for file in files:
+                snapshot.append_data_file(file)
         _commit(table, transaction)
 
     def _summary(self, epoch: int) -> dict[str, str]:

@@ -7,7 +7,6 @@ copy-on-write, which every reader of Iceberg reads. The driver has a part of a f
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import pyarrow as pa
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.changes import CHANGE_COLUMN
 from sqlstream.connectors.iceberg.sink.log import TableLog, without_deletes
+from sqlstream.connectors.iceberg.sink.rows import arrow_schema, delete_files, rows_of
 from sqlstream.connectors.iceberg.sink.writer import null_refused, write_files
 from sqlstream.connectors.lakehouse.changes import CHANGES, Changes
 from sqlstream.connectors.lakehouse.keyed import KeyedContent
@@ -79,7 +79,7 @@ class MergedChanges(KeyedContent):
         try:
             self._log.overwrite(table, [task.file for task, _ in gone], made, epoch)
         except CommitFailedException:  # after any other error the files may be named
-            _delete(table, made)
+            delete_files(table, made)
             raise
         return True
 
@@ -101,7 +101,7 @@ class MergedChanges(KeyedContent):
         scan = table.scan(row_filter=self._range())
         keys = _part(table, self._spec.primary_key)
         for task in without_deletes(scan.plan_files(), self._spec.name, self._log.place, "merged into"):
-            there = pa.Table.from_batches(_rows(table, task, keys), _arrow(keys))
+            there = pa.Table.from_batches(rows_of(table, task, keys), arrow_schema(keys))
             found = self._matching_rows(there)
             if len(found):
                 yield task, found
@@ -165,7 +165,7 @@ class MergedChanges(KeyedContent):
         columns = table.schema()
         for task, matching in gone:
             first = 0
-            for batch in _rows(table, task, columns):
+            for batch in rows_of(table, task, columns):
                 low, high = np.searchsorted(matching, (first, first + len(batch)))
                 stays = np.ones(len(batch), np.bool_)
                 stays[matching[low:high] - first] = False
@@ -174,7 +174,7 @@ class MergedChanges(KeyedContent):
 
     def _written(self, table: Table, staying: Iterator[pa.RecordBatch]) -> list[DataFile]:
         """Files with the rows that stay, and those that come."""
-        shape = _arrow(table.schema())
+        shape = arrow_schema(table.schema())
         made: list[DataFile] = []
         waiting: list[pa.RecordBatch] = []
 
@@ -191,7 +191,7 @@ class MergedChanges(KeyedContent):
                         write()
             write()
         except BaseException:
-            _delete(table, made)
+            delete_files(table, made)
             raise
         return made
 
@@ -207,36 +207,10 @@ class MergedChanges(KeyedContent):
             yield pa.RecordBatch.from_arrays(columns, schema=shape)
 
 
-def _delete(table: Table, files: Sequence[DataFile]) -> None:
-    """Delete files that no snapshot names. Never raises; `remove_orphan_files` finds them, too."""
-    for file in files:
-        with contextlib.suppress(Exception):
-            table.io.delete(file.file_path)
-
-
 def _part(table: Table, names: Sequence[str]) -> Schema:
     from pyiceberg.schema import Schema as Columns
 
     return Columns(*(table.schema().find_field(name) for name in names))
-
-
-def _arrow(schema: Schema) -> pa.Schema:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    found: pa.Schema = schema_to_pyarrow(schema)
-    return found
-
-
-def _rows(table: Table, task: FileScanTask, columns: Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, with some of the table's columns, which a file may have under other names."""
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan
-
-    shape = _arrow(columns)
-    scan = ArrowScan(table.metadata, table.io, columns, AlwaysTrue())
-    for batch in scan.to_record_batches([task]):
-        given = [batch.column(field.name).cast(field.type) for field in shape]
-        yield pa.RecordBatch.from_arrays(given, schema=shape)
 
 
 def _listed(names: Sequence[str]) -> str:
