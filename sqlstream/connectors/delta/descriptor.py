@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.delta.source.options import CHANGES, SOURCE_OPTIONS, wrong_table
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES, without_columns
-from sqlstream.connectors.lakehouse.compaction import AUTO_COMPACTION, COMPACTED_SIZE
 from sqlstream.connectors.lakehouse.keys import nested_key
-from sqlstream.connectors.lakehouse.waiting import COMMIT_INTERVAL
+from sqlstream.connectors.lakehouse.options import SINK_OPTIONS
 from sqlstream_operators.plan.types import BIGINT, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH, OptionDef, ValueKind
@@ -67,9 +66,7 @@ DESCRIPTOR = ConnectorDescriptor(
             refuse=lambda text: None if text.strip() else "a folder or a URI",
         ),
         FILE_SIZE,
-        COMMIT_INTERVAL,
-        AUTO_COMPACTION,
-        COMPACTED_SIZE,
+        *SINK_OPTIONS,
         *SOURCE_OPTIONS,
     ),
     metadata=MappingProxyType({**FILES, "_commit_version": BIGINT}),

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES
 from sqlstream.connectors.iceberg.options import PLACE, TABLE_OPTIONS
 from sqlstream.connectors.iceberg.source.options import SOURCE_OPTIONS, wrong_table
-from sqlstream.connectors.lakehouse.compaction import AUTO_COMPACTION, COMPACTED_SIZE
 from sqlstream.connectors.lakehouse.keys import nested_key
-from sqlstream.connectors.lakehouse.waiting import COMMIT_INTERVAL
+from sqlstream.connectors.lakehouse.options import SINK_OPTIONS
 from sqlstream_operators.plan.types import BIGINT, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH
@@ -63,7 +62,7 @@ DESCRIPTOR = ConnectorDescriptor(
     "iceberg",
     "an Iceberg table: kept up to date by key, added to, or read snapshot by snapshot",
     BOTH,
-    (*TABLE_OPTIONS, FILE_SIZE, COMMIT_INTERVAL, AUTO_COMPACTION, COMPACTED_SIZE, *SOURCE_OPTIONS),
+    (*TABLE_OPTIONS, FILE_SIZE, *SINK_OPTIONS, *SOURCE_OPTIONS),
     metadata=MappingProxyType({**FILES, "_snapshot_id": BIGINT}),
     bounded=lambda settings: settings.get("streaming") is not True,
     source_lookup=ColumnLookup(by_position=False, any_case=True, alone=True),

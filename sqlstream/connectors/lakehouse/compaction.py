@@ -12,27 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import Diagnostic
 
-_SINK = (Role.SINK,)
-AUTO_COMPACTION = OptionDef(
-    "auto-compaction",
-    ValueKind.BOOLEAN,
-    "once a partition has 50 files below half of 'compaction.file-size', make them larger ones",
-    default="false",
-    roles=_SINK,
-    changes_output=False,
-)
-COMPACTED_SIZE = OptionDef(
-    "compaction.file-size",
-    ValueKind.BYTES,
-    "the size of files that are made of small ones",
-    default="128 mb",
-    roles=_SINK,
-    minimum=1,
-    changes_output=False,
-)
 #: How many small files of a partition are worth it, as for Delta's own `autoCompact`.
 FEWEST = 50
 #: How many files are written in a commit at most: the run waits for it.

@@ -14,23 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sqlstream.connectors.lakehouse.options import COMMIT_INTERVAL
 from sqlstream.connectors.options import duration_us
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
-_OPTION = "sink.commit-interval"
 _DIGITS = 10
-
-COMMIT_INTERVAL = OptionDef(
-    _OPTION,
-    ValueKind.DURATION,
-    "how long an epoch's rows may wait for those of the next ones, so that several epochs are one commit",
-    default="0 s",
-    roles=(Role.SINK,),
-    maximum=86_400_000_000,  # others may delete files that no commit names after some days
-    changes_output=False,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +46,7 @@ class WaitingEpochs:
     ) -> None:
         digest = hashlib.sha256(f"{spec.connector} {known_as}".encode()).hexdigest()[:16]
         self._store, self._clock = store, clock
-        self._interval_s = (duration_us(spec.options, _OPTION) or 0) / 1e6
+        self._interval_s = (duration_us(spec.options, COMMIT_INTERVAL.name) or 0) / 1e6
         self._found: list[WaitingEpoch] | None = None
         self._since: float | None = None
         self.folder = f"sinks/{digest}.{spec.connector}.waiting"

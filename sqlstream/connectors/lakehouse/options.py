@@ -1,0 +1,35 @@
+"""Options of every sink that is a table in a lake. The planner has them, so nothing is imported here that is slow."""
+
+from __future__ import annotations
+
+from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+
+_SINK = (Role.SINK,)
+AUTO_COMPACTION = OptionDef(
+    "auto-compaction",
+    ValueKind.BOOLEAN,
+    "once a partition has 50 files below half of 'compaction.file-size', make them larger ones",
+    default="false",
+    roles=_SINK,
+    changes_output=False,
+)
+COMPACTED_SIZE = OptionDef(
+    "compaction.file-size",
+    ValueKind.BYTES,
+    "the size of files that are made of small ones",
+    default="128 mb",
+    roles=_SINK,
+    minimum=1,
+    changes_output=False,
+)
+COMMIT_INTERVAL = OptionDef(
+    "sink.commit-interval",
+    ValueKind.DURATION,
+    "how long an epoch's rows may wait for those of the next ones, so that several epochs are one commit",
+    default="0 s",
+    roles=_SINK,
+    maximum=86_400_000_000,  # others may delete files that no commit names after some days
+    changes_output=False,
+)
+#: All of them.
+SINK_OPTIONS = (COMMIT_INTERVAL, AUTO_COMPACTION, COMPACTED_SIZE)
