@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import random
 import re
-import shutil
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from sqlstream.planning import plan_file
 from sqlstream_operators.errors import DataError, RefusedRowError, TargetError
-from tests.examples import examples
 from tests.properties.in_process import run_here
 
 deltalake = pytest.importorskip("deltalake")
@@ -27,7 +21,7 @@ deltalake = pytest.importorskip("deltalake")
 from tests.connectors.delta.keyed import Driver, spec_of  # noqa: E402
 from tests.connectors.delta.reading import compact, in_files, rows_of  # noqa: E402
 from tests.connectors.delta.test_sink import TYPES  # noqa: E402
-from tests.connectors.staged_parts import Delta, come, go  # noqa: E402
+from tests.connectors.staged_parts import come, go  # noqa: E402
 
 SIMPLE = {"k": "BIGINT", "v": "VARCHAR"}
 
@@ -55,17 +49,6 @@ def rows(driver: Driver) -> list[tuple[Any, ...]]:
 # ---------------------------------------------------------------------------------------------- what is written
 
 
-def test_rows_come_change_and_go(driver: Driver) -> None:
-    driver.epoch(come((1, "one"), (2, "two"), (3, None)))
-    assert rows(driver) == [(1, "one"), (2, "two"), (3, None)]
-    driver.epoch(go((1, "one")), [*go((3, None)), *come((3, "three"))], come((4, "four")))
-    assert rows(driver) == [(2, "two"), (3, "three"), (4, "four")]
-    driver.epoch(go((2, "two"), (3, "three"), (4, "four")))
-    assert rows(driver) == []
-    driver.epoch(come((1, "again")))
-    assert rows(driver) == [(1, "again")]
-
-
 def test_an_epoch_is_one_commit_that_has_its_number(driver: Driver) -> None:
     driver.epoch(come((1, "a"), (2, "b")))
     before = table_of(driver).version()
@@ -75,101 +58,6 @@ def test_an_epoch_is_one_commit_that_has_its_number(driver: Driver) -> None:
         r'"appId":"([^"]+)"', (driver.table / "_delta_log" / f"{before + 1:020d}.json").read_text()
     )
     assert table_of(driver).transaction_version(application) == 2
-
-
-def test_changes_of_a_key_that_several_tasks_report_are_one(driver: Driver) -> None:
-    driver.epoch(come((1, "a")))
-    driver.epoch(come((1, "b")), go((1, "a")), come((2, "x")), go((2, "x")))
-    assert rows(driver) == [(1, "b")]
-
-
-def test_epochs_without_a_change_are_no_commits(driver: Driver) -> None:
-    driver.epoch(come((1, "a")))
-    before = table_of(driver).version()
-    driver.epoch()
-    driver.epoch([])
-    driver.epoch(come((2, "x")), go((2, "x")))
-    assert table_of(driver).version() == before
-    driver.epoch(go((7, "was never there")))
-    assert table_of(driver).version() == before
-    driver.commit_again([driver.part(go((7, "was never there")))])
-    driver.epoch(come((3, "c")))
-    assert rows(driver) == [(1, "a"), (3, "c")]
-
-
-def test_rows_that_are_only_appended_are_written_over_by_key(tmp_path: Path) -> None:
-    """And stand beside those of others, which keep other keys."""
-    driver = Driver(tmp_path, spec_of(SIMPLE, changelog="append"))
-    deltalake.write_deltalake(
-        str(driver.table), pa.table({"k": pa.array([9, 8], pa.int64()), "v": ["x", "y"]})
-    )
-    driver.epoch(come((1, "a"), (2, "b")))
-    driver.epoch(come((2, "c"), (9, "z")))
-    assert rows(driver) == [(1, "a"), (2, "c"), (8, "y"), (9, "z")]
-    driver.close()
-
-
-def test_a_table_of_nothing_but_its_key(tmp_path: Path) -> None:
-    driver = Driver(tmp_path, spec_of({"k": "BIGINT", "l": "VARCHAR"}, ("k", "l")))
-    driver.epoch(come((1, "a"), (2, "b")))
-    driver.epoch(go((1, "a")), come((3, "c")), [*go((2, "b")), *come((2, "b"))])
-    assert rows(driver) == [(2, "b"), (3, "c")]
-    driver.close()
-
-
-KEYS: dict[str, list[Any]] = {
-    "BOOLEAN": [True, False],
-    "TINYINT": [-128, 0, 127],
-    "BIGINT": [-(2**63), 0, 2**63 - 1],
-    "HUGEINT": [Decimal(-(10**37)), Decimal(0), Decimal(10**37)],
-    "DECIMAL(38, 4)": [Decimal("-1.5000"), Decimal("12345678901234567890.1234"), Decimal("0.0001")],
-    "FLOAT": [0.0, 0.5, float("inf")],
-    "DOUBLE": [0.1, float("-inf"), 1e300],
-    "DATE": [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), datetime.date(9999, 12, 31)],
-    "TIMESTAMP": [
-        datetime.datetime(1, 1, 1),
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 1),
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 2),
-    ],
-    "TIMESTAMP WITH TIME ZONE": [
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 1, datetime.UTC),
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 999, datetime.UTC),
-        datetime.datetime(2261, 1, 1, 0, 0, 0, 999, datetime.UTC),
-    ],
-    "VARCHAR": ["", "a", "A", "ä'\"%/=", "x" * 200 + "1", "x" * 200 + "2", "\U0001f600" * 40],
-    "BLOB": [b"", b"\x00\xff", b"\xff" * 80],
-    "UUID": ["00000000-0000-0000-0000-000000000001", "ffffffff-0000-0000-0000-000000000001"],
-    "TIME WITH TIME ZONE": ["12:00:00+02", "00:00:00+00"],
-}
-
-
-@pytest.mark.parametrize("type_", KEYS)
-@pytest.mark.parametrize("compacted", [False, True])
-def test_keys_of_every_type(tmp_path: Path, type_: str, compacted: bool) -> None:
-    """Each key by itself, so that a file's bounds decide whether it is looked at, and all at once."""
-    driver = Driver(tmp_path, spec_of({"k": type_, "n": "BIGINT"}))
-    keys = KEYS[type_]
-    for number, key in enumerate(keys):
-        driver.epoch(come((key, number)))
-    if compacted:
-        compact(driver.table)
-    for number, key in enumerate(keys):
-        driver.epoch([((key, number), -1), ((key, number + 100), 1)])
-    found = {row[0]: row[1] for row in rows_of(driver.table, "k, n")}
-    assert len(rows_of(driver.table)) == len(keys)
-    assert found == {key: number + 100 for number, key in enumerate(keys)}
-    driver.epoch([((key, number + 100), -1) for number, key in enumerate(keys)][:-1])
-    assert [row[0] for row in rows_of(driver.table, "k, n")] == keys[-1:]
-    driver.close()
-
-
-def test_nan_and_zeros_are_one_key(tmp_path: Path) -> None:
-    """As they are to the query."""
-    driver = Driver(tmp_path, spec_of({"k": "DOUBLE", "n": "BIGINT"}))
-    driver.epoch(come((float("nan"), 1), (0.0, 2)))
-    driver.epoch([((float("nan"), 1), -1), ((float("nan"), 3), 1), ((-0.0, 2), -1), ((-0.0, 4), 1)])
-    assert sorted(n for _, n in rows_of(driver.table, "k, n")) == [3, 4]
-    driver.close()
 
 
 PARTITIONS: dict[str, list[Any]] = {
@@ -229,20 +117,6 @@ def test_files_without_changed_keys_are_not_touched(driver: Driver) -> None:
 # ---------------------------------------------------------------------------------------------- what is refused
 
 
-def test_a_key_that_is_null_or_has_two_rows_is_refused_while_the_epoch_can_be_given_up(
-    driver: Driver,
-) -> None:
-    driver.epoch(come((1, "a")))
-    version = table_of(driver).version()
-    with pytest.raises(RefusedRowError, match="two rows have the PRIMARY KEY k = 2"):
-        driver.prepare(come((2, "x")), come((2, "y")))
-    with pytest.raises(RefusedRowError, match="NULL in k"):
-        driver.prepare(come((None, "x")))
-    driver.epoch(come((2, "b")))
-    assert rows(driver) == [(1, "a"), (2, "b")]
-    assert table_of(driver).version() == version + 1
-
-
 @pytest.mark.parametrize(
     ("text", "said"), [("", "empty text"), ("x" * 300, "too long"), ("é" * 80, "too long")]
 )
@@ -257,44 +131,6 @@ def test_a_text_that_is_no_partition(tmp_path: Path, text: str, said: str) -> No
     driver.close()
 
 
-def test_a_table_with_rows_of_others_is_refused(driver: Driver) -> None:
-    deltalake.write_deltalake(str(driver.table), pa.table({"k": pa.array([9], pa.int64()), "v": ["x"]}))
-    with pytest.raises(TargetError, match="has rows that this pipeline did not write"):
-        driver.prepare(come((1, "a")))
-    deltalake.DeltaTable(str(driver.table)).delete()
-    driver.epoch(come((1, "a")))
-    assert rows(driver) == [(1, "a")]
-
-
-def test_rows_of_others_that_come_before_the_first_commit(driver: Driver) -> None:
-    parts = driver.prepare(come((1, "a")))
-    deltalake.write_deltalake(
-        str(driver.table), pa.table({"k": pa.array([1], pa.int64()), "v": ["x"]}), mode="append"
-    )
-    with pytest.raises(TargetError, match="has rows that this pipeline did not write"):
-        driver.commit(parts)
-    deltalake.DeltaTable(str(driver.table)).delete()
-    driver.commit_again(parts)
-    assert rows(driver) == [(1, "a")]
-
-
-def test_a_table_of_another_state_directory_or_table_is_refused(driver: Driver) -> None:
-    parts = driver.prepare(come((1, "a")))
-    other = Driver(driver.folder, driver.spec, state="other")
-    with pytest.raises(TargetError, match="kept up to date by another writer"):
-        other.prepare(come((2, "b")))
-    second = Driver(driver.folder, spec_of(SIMPLE, name="p"))
-    with pytest.raises(TargetError, match="or by another table of this query"):
-        second.prepare(come((2, "b")))
-    added = Driver(driver.folder, spec_of(SIMPLE, changelog="append"), state="added")
-    with pytest.raises(TargetError, match="kept up to date by another writer"):
-        added.prepare(come((2, "b")))
-    driver.commit(parts)
-    assert rows(driver) == [(1, "a")]
-    other.close()
-    second.close()
-
-
 def test_a_table_that_takes_no_changes(driver: Driver) -> None:
     deltalake.DeltaTable.create(
         str(driver.table),
@@ -306,25 +142,6 @@ def test_a_table_that_takes_no_changes(driver: Driver) -> None:
 
 
 # ------------------------------------------------------------------------------------- crashes and other writers
-
-
-def test_the_same_epoch_again(driver: Driver) -> None:
-    driver.epoch(come((1, "a"), (2, "b")))
-    parts = driver.epoch(go((1, "a")), come((3, "c")))
-    version = table_of(driver).version()
-    driver.commit_again(parts)
-    assert table_of(driver).version() == version
-    compact(driver.table)
-    driver.commit_again(parts)
-    assert rows(driver) == [(2, "b"), (3, "c")]
-
-
-def test_the_log_decides_and_not_the_rows(driver: Driver) -> None:
-    """A row that was changed by hand after the epoch is not changed back by the epoch's second commit."""
-    parts = driver.epoch(come((1, "a")))
-    table_of(driver).update(updates={"v": "'mine'"}, predicate="k = 1")
-    driver.commit_again(parts)
-    assert rows(driver) == [(1, "mine")]
 
 
 def test_two_drivers_that_commit_one_epoch(driver: Driver) -> None:
@@ -403,75 +220,7 @@ def test_commits_of_others_between_the_look_and_the_commit(
     assert rows(driver) == [(0, "x"), (1, "y"), (2, "x"), *others, (9, "z")]
 
 
-def test_copies_of_either_side(driver: Driver) -> None:
-    driver.epoch(come((1, "a")))
-    shutil.copytree(driver.table, driver.folder / "older")
-    driver.epoch(come((2, "b")))
-    shutil.move(driver.table, driver.folder / "newer")
-    shutil.move(driver.folder / "older", driver.table)
-    driver.start()
-    with pytest.raises(TargetError, match="has epoch 1, but epoch 2 was committed to it"):
-        driver.prepare(come((3, "c")))
-    shutil.rmtree(driver.table)
-    with pytest.raises(TargetError, match="is gone"):
-        driver.prepare(come((3, "c")))
-    shutil.move(driver.folder / "newer", driver.table)
-    driver.epoch(come((3, "c")))
-    assert rows(driver) == [(1, "a"), (2, "b"), (3, "c")]
-
-
-# --------------------------------------------------------------------------------------------------- by search
-
-small = st.tuples(st.integers(0, 5), st.sampled_from([None, "", "a", "b"]), st.integers(0, 2))
-epochs = st.lists(st.lists(small, max_size=6), min_size=1, max_size=5)
-
-
-@settings(
-    max_examples=examples(6),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    deadline=None,
-)
-@given(epochs=epochs, seed=st.integers(0, 1_000_000), partitioned=st.booleans())
-def test_random_epochs_with_crashes_and_other_writers(
-    tmp_path_factory: pytest.TempPathFactory,
-    epochs: list[list[tuple[int, str | None, int]]],
-    seed: int,
-    partitioned: bool,
-) -> None:
-    """The table is what a dictionary is."""
-    rng = random.Random(seed)
-    spec = spec_of({"k": "BIGINT", "v": "VARCHAR", "p": "INTEGER"}, partitions=["p"] if partitioned else [])
-    driver = Driver(tmp_path_factory.mktemp("p"), spec)
-    held: dict[int, tuple[int, str | None, int]] = {}
-    for wanted in epochs:
-        new = dict(held)
-        for row in wanted:
-            if row[1] == "b":
-                new.pop(row[0], None)
-            else:
-                new[row[0]] = row
-        changes = [(row, -1) for key, row in held.items() if new.get(key) != row]
-        changes += [(row, 1) for key, row in new.items() if held.get(key) != row]
-        rng.shuffle(changes)
-        cut = rng.randint(0, len(changes))
-        deltas: list[Delta] = [changes[:cut], changes[cut:]]
-        if rng.random() < 0.3:
-            driver.start()  # the last one died before the manifest
-            driver.prepare(*deltas)
-            driver.start()
-        parts = driver.prepare(*deltas)
-        if rng.random() < 0.3:
-            driver.last += 1  # the manifest is there, and the driver is not
-            driver.commit_again(parts)
-        else:
-            driver.commit(parts)
-        if rng.random() < 0.3:
-            compact(driver.table)
-        if rng.random() < 0.3:
-            driver.commit_again(parts)
-        held = new
-        assert sorted(rows_of(driver.table, "k, v, p"), key=repr) == sorted(held.values(), key=repr)
-    driver.close()
+# --------------------------------------------------------------------------------------------------------- others
 
 
 def test_an_error_of_the_engine_below_is_reported_as_one_of_the_library(driver: Driver) -> None:
@@ -519,19 +268,6 @@ def test_a_key_and_partitions_in_another_case(tmp_path: Path, key: str) -> None:
     day = datetime.date(2024, 1, 1)
     wanted = [(0, day, 1), (1, day, 1), (2, day, 2)] if key else [(1, day, 2)]
     assert sorted(rows_of(tmp_path / "table", 'k, "Day", n')) == wanted
-
-
-def test_more_rows_than_a_batch(driver: Driver) -> None:
-    count = 150_000
-    driver.epoch([((n, f"v{n}"), 1) for n in range(count)])
-    driver.epoch(
-        [((n, f"v{n}"), -1) for n in range(0, count, 2)],
-        [((n, "new"), 1) for n in range(0, count, 4)],
-    )
-    wanted = {n: "new" if n % 4 == 0 else f"v{n}" for n in range(count) if n % 2 or n % 4 == 0}
-    found = rows_of(driver.table, "k, v")
-    assert len(found) == len(wanted)
-    assert dict(found) == wanted
 
 
 def test_types_there_and_back(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ import pytest
 pytest.importorskip("pyiceberg")
 pytest.importorskip("sqlalchemy")
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
@@ -26,33 +23,15 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 from sqlstream.connectors.iceberg.sink import log as log_module
 from sqlstream.connectors.iceberg.sink.sink import IcebergSink
 from sqlstream.planning import plan_file
-from sqlstream_operators.errors import DataError, RefusedRowError, TargetError
+from sqlstream_operators.errors import DataError, TargetError
 from sqlstream_operators.plan.spec import SinkSpec
+from tests.connectors.iceberg.keyed import spec_of
 from tests.connectors.iceberg.tables import OPTIONS, compact, create, rows_of, table
-from tests.connectors.lakehouse.keyed import Driver, columns_of
-from tests.connectors.staged_parts import Delta, come, go
-from tests.examples import examples
+from tests.connectors.lakehouse.keyed import Driver
+from tests.connectors.staged_parts import come, go
 from tests.properties.in_process import run_here
 
 SIMPLE = {"k": "BIGINT", "v": "VARCHAR"}
-
-
-def spec_of(
-    schema: Mapping[str, str],
-    key: Sequence[str] = ("k",),
-    *,
-    partitions: Sequence[str] = (),
-    changelog: str = "retract",
-    name: str = "o",
-) -> SinkSpec:
-    options = {
-        "catalog-type": "sql",
-        "uri": "sqlite:///lake/catalog.db",
-        "warehouse": "lake",
-        "catalog-database": "db",
-        "catalog-table": "table",
-    }
-    return SinkSpec(name, "iceberg", options, columns_of(schema), tuple(key), tuple(partitions), changelog)
 
 
 @pytest.fixture
@@ -91,17 +70,6 @@ def in_folder(driver: Driver) -> set[str]:
 # ---------------------------------------------------------------------------------------------- what is written
 
 
-def test_rows_come_change_and_go(driver: Driver) -> None:
-    driver.epoch(come((1, "one"), (2, "two"), (3, None)))
-    assert rows(driver) == [(1, "one"), (2, "two"), (3, None)]
-    driver.epoch(go((1, "one")), [*go((3, None)), *come((3, "three"))], come((4, "four")))
-    assert rows(driver) == [(2, "two"), (3, "three"), (4, "four")]
-    driver.epoch(go((2, "two"), (3, "three"), (4, "four")))
-    assert rows(driver) == []
-    driver.epoch(come((1, "again")))
-    assert rows(driver) == [(1, "again")]
-
-
 def test_an_epoch_is_one_snapshot_that_has_its_number(driver: Driver) -> None:
     driver.epoch(come((1, "a"), (2, "b")))
     before = snapshots(driver)
@@ -113,19 +81,6 @@ def test_an_epoch_is_one_snapshot_that_has_its_number(driver: Driver) -> None:
     ]
     assert last.summary is not None
     assert (last.summary["sqlstream.epoch"], last.summary.operation.value) == ("2", "overwrite")
-
-
-def test_epochs_without_a_change_are_no_snapshots(driver: Driver) -> None:
-    driver.epoch(come((1, "a")))
-    before = snapshots(driver)
-    driver.epoch()
-    driver.epoch([])
-    driver.epoch(come((2, "x")), go((2, "x")))
-    driver.epoch(go((7, "was never there")))
-    assert snapshots(driver) == before
-    driver.commit_again([driver.part(go((7, "was never there")))])
-    driver.epoch(come((3, "c")))
-    assert rows(driver) == [(1, "a"), (3, "c")]
 
 
 def test_rows_that_are_only_appended_are_written_over_by_key(tmp_path: Path) -> None:
@@ -150,59 +105,6 @@ def test_rows_that_are_only_appended_are_written_over_by_key(tmp_path: Path) -> 
     assert rows(driver, "k", "v", "more") == [
         (1, "a", None), (2, "c", None), (8, "y", {"x": 2}), (9, "z", None), (None, "n", None),
     ]  # fmt: skip
-    driver.close()
-
-
-KEYS: dict[str, list[Any]] = {
-    "BOOLEAN": [True, False],
-    "TINYINT": [-128, 0, 127],
-    "BIGINT": [-(2**63), 0, 2**63 - 1],
-    "HUGEINT": [Decimal(-(10**37)), Decimal(0), Decimal(10**37)],
-    "DECIMAL(38, 4)": [Decimal("-1.5000"), Decimal("12345678901234567890.1234"), Decimal("0.0001")],
-    "FLOAT": [0.0, 0.5, float("inf")],
-    "DOUBLE": [0.1, float("-inf"), 1e300],
-    "DATE": [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), datetime.date(9999, 12, 31)],
-    "TIME": [datetime.time(0, 0), datetime.time(12, 30, 0, 1)],
-    "TIMESTAMP": [
-        datetime.datetime(1, 1, 1),
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 1),
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 2),
-    ],
-    "TIMESTAMP WITH TIME ZONE": [
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 1, datetime.UTC),
-        datetime.datetime(2024, 1, 1, 0, 0, 0, 999, datetime.UTC),
-        datetime.datetime(2261, 1, 1, 0, 0, 0, 999, datetime.UTC),
-    ],
-    "VARCHAR": ["", "a", "A", "ä'\"%/=", "x" * 200 + "1", "x" * 200 + "2", "\U0001f600" * 40, "\uffff" * 20],
-    "BLOB": [b"", b"\x00\xff", b"\xff" * 80],
-    "UUID": ["00000000-0000-0000-0000-000000000001", "ffffffff-0000-0000-0000-000000000001"],
-    "TIME WITH TIME ZONE": ["12:00:00+02", "00:00:00+00"],
-}
-
-
-@pytest.mark.parametrize("type_", KEYS)
-def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
-    """Each key by itself, so that a file's bounds decide whether it is looked at, and all at once."""
-    driver = Driver(tmp_path, spec_of({"k": type_, "n": "BIGINT"}))
-    keys = KEYS[type_]
-    for number, key in enumerate(keys):
-        driver.epoch(come((key, number)))
-    for number, key in enumerate(keys):
-        driver.epoch([((key, number), -1), ((key, number + 100), 1)])
-    found = rows_of(tmp_path, ("k", "n"))
-    assert len(found) == len(keys)
-    assert dict(found) == {key: number + 100 for number, key in enumerate(keys)}
-    driver.epoch([((key, number + 100), -1) for number, key in enumerate(keys)][:-1])
-    assert [row[0] for row in rows_of(tmp_path, ("k", "n"))] == keys[-1:]
-    driver.close()
-
-
-def test_nan_and_zeros_are_one_key(tmp_path: Path) -> None:
-    """As they are to the query."""
-    driver = Driver(tmp_path, spec_of({"k": "DOUBLE", "n": "BIGINT"}))
-    driver.epoch(come((float("nan"), 1), (0.0, 2)))
-    driver.epoch([((float("nan"), 1), -1), ((float("nan"), 3), 1), ((-0.0, 2), -1), ((-0.0, 4), 1)])
-    assert sorted(n for _, n in rows_of(tmp_path, ("k", "n"))) == [3, 4]
     driver.close()
 
 
@@ -257,19 +159,6 @@ def test_files_without_changed_keys_are_not_touched(driver: Driver) -> None:
     assert len(before & files(driver)) == 3
 
 
-def test_more_rows_than_a_batch(driver: Driver) -> None:
-    count = 150_000
-    driver.epoch([((n, f"v{n}"), 1) for n in range(count)])
-    driver.epoch(
-        [((n, f"v{n}"), -1) for n in range(0, count, 2)],
-        [((n, "new"), 1) for n in range(0, count, 4)],
-    )
-    wanted = {n: "new" if n % 4 == 0 else f"v{n}" for n in range(count) if n % 2 or n % 4 == 0}
-    found = rows_of(driver.folder, ("k", "v"))
-    assert len(found) == len(wanted)
-    assert dict(found) == wanted
-
-
 def test_several_files_of_a_size(tmp_path: Path) -> None:
     spec = spec_of(SIMPLE)
     small = {**spec.options, "sink.rolling-policy.file-size": "200 kb"}
@@ -307,20 +196,6 @@ def test_columns_with_any_names(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- what is refused
 
 
-def test_a_key_that_is_null_or_has_two_rows_is_refused_while_the_epoch_can_be_given_up(
-    driver: Driver,
-) -> None:
-    driver.epoch(come((1, "a")))
-    before = snapshots(driver)
-    with pytest.raises(RefusedRowError, match="two rows have the PRIMARY KEY k = 2"):
-        driver.prepare(come((2, "x")), come((2, "y")))
-    with pytest.raises(RefusedRowError, match="NULL in k"):
-        driver.prepare(come((None, "x")))
-    driver.epoch(come((2, "b")))
-    assert rows(driver) == [(1, "a"), (2, "b")]
-    assert snapshots(driver) == before + 1
-
-
 def test_a_null_where_the_table_has_none(driver: Driver) -> None:
     create(
         driver.folder,
@@ -333,39 +208,6 @@ def test_a_null_where_the_table_has_none(driver: Driver) -> None:
         driver.prepare(come((2, None)))
     driver.epoch(go((1, "a")), come((2, "b")))
     assert rows(driver) == [(2, "b")]
-
-
-def test_a_table_with_rows_of_others_is_refused(driver: Driver) -> None:
-    shape = pa.schema([("k", pa.int64()), ("v", pa.string())])
-    create(driver.folder, shape).append(pa.table([[9], ["x"]], schema=shape))
-    with pytest.raises(TargetError, match="has rows that this pipeline did not write"):
-        driver.prepare(come((1, "a")))
-    table(driver.folder).delete()
-    driver.epoch(come((1, "a")))
-    assert rows(driver) == [(1, "a")]
-
-
-def test_rows_of_others_that_come_before_the_first_commit(driver: Driver) -> None:
-    parts = driver.prepare(come((1, "a")))
-    table(driver.folder).append(pa.table({"k": pa.array([1], pa.int64()), "v": ["x"]}))
-    with pytest.raises(TargetError, match="has rows that this pipeline did not write"):
-        driver.commit(parts)
-    table(driver.folder).delete()
-    driver.commit_again(parts)
-    assert rows(driver) == [(1, "a")]
-
-
-def test_a_table_of_another_state_directory_or_table_is_refused(driver: Driver) -> None:
-    parts = driver.prepare(come((1, "a")))
-    other = Driver(driver.folder, driver.spec, state="other")
-    second = Driver(driver.folder, spec_of(SIMPLE, name="p"))
-    added = Driver(driver.folder, spec_of(SIMPLE, changelog="append"), state="added")
-    for one in (other, second, added):
-        with pytest.raises(TargetError, match="kept up to date by another writer"):
-            one.prepare(come((2, "b")))
-        one.close()
-    driver.commit(parts)
-    assert rows(driver) == [(1, "a")]
 
 
 def test_two_that_claim_a_table_at_once(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,25 +229,6 @@ def test_two_that_claim_a_table_at_once(driver: Driver, monkeypatch: pytest.Monk
 
 
 # ------------------------------------------------------------------------------------- crashes and other writers
-
-
-def test_the_same_epoch_again(driver: Driver) -> None:
-    driver.epoch(come((1, "a"), (2, "b")))
-    parts = driver.epoch(go((1, "a")), come((3, "c")))
-    before = snapshots(driver)
-    driver.commit_again(parts)
-    assert snapshots(driver) == before
-    compact(driver.folder)
-    driver.commit_again(parts)
-    assert rows(driver) == [(2, "b"), (3, "c")]
-
-
-def test_the_log_decides_and_not_the_rows(driver: Driver) -> None:
-    """A row that was changed by hand after the epoch is not changed back by the epoch's second commit."""
-    parts = driver.epoch(come((1, "a")))
-    table(driver.folder).overwrite(pa.table({"k": pa.array([1], pa.int64()), "v": ["mine"]}))
-    driver.commit_again(parts)
-    assert rows(driver) == [(1, "mine")]
 
 
 @pytest.mark.parametrize("between", ["append", "compact", "both", "property"])
@@ -453,74 +276,6 @@ def test_an_answer_that_is_lost(driver: Driver, monkeypatch: pytest.MonkeyPatch)
     driver.epoch(go((1, "a")), come((1, "c")))
     assert len(times) == 1
     assert rows(driver) == [(1, "c"), (2, "b")]
-
-
-def test_copies_of_either_side(driver: Driver) -> None:
-    driver.epoch(come((1, "a")))
-    shutil.copytree(driver.folder / "lake", driver.folder / "older")
-    driver.epoch(come((2, "b")))
-    shutil.move(driver.folder / "lake", driver.folder / "newer")
-    shutil.move(driver.folder / "older", driver.folder / "lake")
-    driver.start()
-    with pytest.raises(TargetError, match="has epoch 1, but epoch 2 was committed to it"):
-        driver.prepare(come((3, "c")))
-    shutil.rmtree(driver.folder / "lake")
-    shutil.move(driver.folder / "newer", driver.folder / "lake")
-    driver.start()
-    driver.epoch(come((3, "c")))
-    assert rows(driver) == [(1, "a"), (2, "b"), (3, "c")]
-
-
-small = st.tuples(st.integers(0, 5), st.sampled_from([None, "", "a", "b"]), st.integers(0, 2))
-epochs = st.lists(st.lists(small, max_size=6), min_size=1, max_size=5)
-
-
-@settings(
-    max_examples=examples(6),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    deadline=None,
-)
-@given(epochs=epochs, seed=st.integers(0, 1_000_000), partitioned=st.booleans())
-def test_random_epochs_with_crashes_and_other_writers(
-    tmp_path_factory: pytest.TempPathFactory,
-    epochs: list[list[tuple[int, str | None, int]]],
-    seed: int,
-    partitioned: bool,
-) -> None:
-    """The table is what a dictionary is."""
-    rng = random.Random(seed)
-    spec = spec_of({"k": "BIGINT", "v": "VARCHAR", "p": "INTEGER"}, partitions=["p"] if partitioned else [])
-    driver = Driver(tmp_path_factory.mktemp("p"), spec)
-    held: dict[int, tuple[int, str | None, int]] = {}
-    for wanted in epochs:
-        new = dict(held)
-        for row in wanted:
-            if row[1] == "b":
-                new.pop(row[0], None)
-            else:
-                new[row[0]] = row
-        changes = [(row, -1) for key, row in held.items() if new.get(key) != row]
-        changes += [(row, 1) for key, row in new.items() if held.get(key) != row]
-        rng.shuffle(changes)
-        cut = rng.randint(0, len(changes))
-        deltas: list[Delta] = [changes[:cut], changes[cut:]]
-        if rng.random() < 0.3:
-            driver.start()  # the last one died before the manifest
-            driver.prepare(*deltas)
-            driver.start()
-        parts = driver.prepare(*deltas)
-        if rng.random() < 0.3:
-            driver.last += 1  # the manifest is there, and the driver is not
-            driver.commit_again(parts)
-        else:
-            driver.commit(parts)
-        if rng.random() < 0.3 and held:
-            compact(driver.folder)
-        if rng.random() < 0.3:
-            driver.commit_again(parts)
-        held = new
-        assert sorted(rows_of(driver.folder, ("k", "v", "p")), key=repr) == sorted(held.values(), key=repr)
-    driver.close()
 
 
 # --------------------------------------------------------------------------------------------------- a pipeline

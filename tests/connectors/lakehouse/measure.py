@@ -21,8 +21,8 @@ from sqlstream.connectors.exactly_once.staged import staging_folder
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN
 from sqlstream_operators.state.staged_rows import stage
 from tests.connectors.delta.keyed import spec_of as delta_spec
+from tests.connectors.iceberg.keyed import spec_of as iceberg_spec
 from tests.connectors.iceberg.tables import catalog, table
-from tests.connectors.iceberg.test_keyed import spec_of as iceberg_spec
 from tests.connectors.lakehouse.keyed import Driver
 
 ROWS, FILES = 500_000, 8
