@@ -34,6 +34,7 @@ class Fault(Enum):
 
     NONE = "it is passed on"
     BUSY = "503 SlowDown, and nothing is passed on"
+    FORBIDDEN = "403, and nothing is passed on"
     RESET = "half of the answer, then the connection is reset"
     LOST = "it is carried out, and the answer is lost"
 
@@ -81,6 +82,11 @@ def proxy_of(server: Server) -> Iterator[Proxy]:
             path = self.path.partition("?")[0]
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             fault = proxy.fault(self.command, path)
+            if fault is Fault.FORBIDDEN:
+                self._answer(
+                    403, {}, b'{"error": {"message": "no right", "type": "ForbiddenException", "code": 403}}'
+                )
+                return
             if fault is Fault.BUSY:
                 self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
                 return

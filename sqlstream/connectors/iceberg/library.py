@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlstream.connectors.exactly_once.sink import ATTEMPTS, PAUSE_S
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.extras import installed
-from sqlstream.connectors.iceberg.options import SQL, TablePlace
+from sqlstream.connectors.iceberg.options import REST, SQL, TablePlace
 from sqlstream_operators.errors import InternalError
 from sqlstream_planner.text.masking import masked_message
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: How many lines of an error of the libraries are reported: behind them is what their developers need.
 _LINES = 2
+_REST = "sqlstream.connectors.iceberg.rest_catalog.BoundedRestCatalog"
 #: A catalog and its connection, of a process and a file: one that is forked has others, and so has a copy that is restored.
 _Key = tuple[int, int, TablePlace, bool]
 
@@ -56,8 +57,9 @@ def _opened(key: _Key) -> Catalog:
     from sqlstream.connectors.iceberg.files import OPENING
 
     _, _, place, create = key
+    kind = {"py-catalog-impl": _REST} if place.type == REST else {"type": place.type}
     given = {
-        "type": place.type,
+        **kind,
         "uri": place.uri,
         "py-io-impl": "sqlstream.connectors.iceberg.files.StoreFiles",
         OPENING: place.opening,

@@ -84,6 +84,25 @@ class RestServer:
                 os.kill(process.pid, signal.SIGKILL)
             process.wait()
 
+    def pause(self) -> None:
+        """Let it answer nothing, with its connections open."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Wake it up after `pause`, and wait until it has done what it was asked for meanwhile, which locks its database."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+        deadline, quiet = time.monotonic() + _START_S, 0
+        while quiet < 5 and time.monotonic() < deadline:
+            try:
+                self.catalog().list_namespaces()
+            except Exception:
+                quiet = 0
+            else:
+                quiet += 1
+            time.sleep(0.2)
+
     def close(self) -> None:
         """Kill it, and delete its data."""
         self.kill()

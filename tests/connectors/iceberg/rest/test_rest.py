@@ -13,7 +13,7 @@ pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
 
-from sqlstream.connectors.iceberg import library
+from sqlstream.connectors.iceberg import library, rest_catalog
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -146,6 +146,54 @@ def test_a_catalog_that_goes_away_in_the_middle_and_comes_back(
     assert caught.value.diagnostics[0].code == "ENV006"
     run(tmp_path, text)
     assert keys(rest, "middle") == wanted
+
+
+def test_a_catalog_that_is_silent(rest: RestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "PAUSE_S", 0.01)
+    monkeypatch.setattr(rest_catalog, "TIMEOUTS_S", (0.5, 0.5))
+    wanted = add(tmp_path, 0)
+    text = written(rest.options("silent"))
+
+    def fault(point: str, epoch: int) -> None:
+        if (point, epoch) == ("published", 2):
+            rest.pause()
+
+    try:
+        with pytest.raises(DiagnosticError) as caught:
+            run(tmp_path, text, faults=fault)
+    finally:
+        rest.go_on()
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "ENV006"
+    assert "timed out" in diagnostic.message
+    monkeypatch.undo()
+    run(tmp_path, text)
+    assert keys(rest, "silent") == wanted
+
+
+def test_a_catalog_that_refuses(rest: RestServer, tmp_path: Path) -> None:
+    """It is asked once, as another try would be refused as well."""
+    wanted = add(tmp_path, 0)
+    commits = 0
+
+    def choose(method: str, path: str, before: int) -> Fault:
+        nonlocal commits
+        if method != "POST" or "/tables/" not in path:
+            return Fault.NONE
+        commits += 1
+        return Fault.FORBIDDEN
+
+    with proxy_of(rest) as proxy:
+        text = written(rest.options("refused", proxy.port))
+        proxy.choose = choose
+        with pytest.raises(DiagnosticError) as caught:
+            run(tmp_path, text)
+        (diagnostic,) = caught.value.diagnostics
+        assert (diagnostic.code, commits) == ("ENV006", 1)
+        assert "no right" in diagnostic.message
+        proxy.choose = lambda method, path, before: Fault.NONE
+        run(tmp_path, text)
+    assert keys(rest, "refused") == wanted
 
 
 def test_files_in_an_object_store(rest_on_s3: RestServer, store: S3Server, tmp_path: Path) -> None:
