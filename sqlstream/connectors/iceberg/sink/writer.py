@@ -51,12 +51,7 @@ class IcebergWriter:
                 "run again",
             )
         rows = self._as_there(as_declared(table, self._spec.schema), target)
-        try:
-            files = [to_json(file) for file in write_files(rows, target, self._file_bytes)]
-        except OSError as error:
-            raise DataError(
-                f"a file of the table of `{self._spec.name}` can't be written: {error}"
-            ) from error
+        files = [to_json(file) for file in write_files(rows, target, self._file_bytes)]
         return SinkPart(table.num_rows, {"table": str(target.metadata.table_uuid), "files": files})
 
     def _as_there(self, rows: pa.Table, table: Table) -> pa.Table:
