@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from sqlstream.connectors.api import Limits, Split
 from sqlstream.connectors.database.postgres_blocks import blocks, fields_of, table_of
 from sqlstream.connectors.database.postgres_catalog import ThereTable, types_of
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.exactly_once.target import LostConnectionError
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import quote_identifier, quote_literal
@@ -76,28 +78,46 @@ def make_copy(
     names = ", ".join(quote_identifier(column.name) for column in columns)
     numbers = iter(range(1 << 40))
     made: dict[tuple[int, int], tuple[str, int, int]] = {}
+    ranges = list(_ranges(there))
+    left = deque(enumerate(ranges))
 
-    def copy(part: int, where: str) -> None:
+    def copy() -> bool:
+        """Copy what ranges are left; False: the server takes no such connection."""
         connection = connect()
         try:
-            connection.connect()
+            try:
+                connection.connect()
+            except LostConnectionError as error:
+                refused.append(error)
+                return False
             connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             connection.run(f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot)}")
-            query = f"SELECT {names} FROM {table}{where}"
-            for number, block in enumerate(blocks(connection.copied(query))):
-                rows = table_of(fields_of(block, len(columns)), columns, types)
-                name = f"{FOLDER}/{id_}/{next(numbers):06d}.part"
-                content = _written(rows)
-                store.put(name, content)
-                made[part, number] = name, rows.num_rows, len(content)
+            while True:
+                try:
+                    part, where = left.popleft()
+                except IndexError:
+                    break
+                query = f"SELECT {names} FROM {table}{where}"
+                for number, block in enumerate(blocks(connection.copied(query))):
+                    rows = table_of(fields_of(block, len(columns)), columns, types)
+                    name = f"{FOLDER}/{id_}/{next(numbers):06d}.part"
+                    content = _written(rows)
+                    store.put(name, content)
+                    made[part, number] = name, rows.num_rows, len(content)
             connection.run("COMMIT")
+            return True
+        except BaseException:
+            left.clear()  # the others need not go on
+            raise
         finally:
             connection.close()
 
-    ranges = list(_ranges(there))
-    with ThreadPoolExecutor(min(_CONNECTIONS, len(ranges))) as pool:
-        for done in [pool.submit(copy, part, where) for part, where in enumerate(ranges)]:
-            done.result()
+    refused: list[LostConnectionError] = []
+    workers = min(_CONNECTIONS, len(ranges))
+    with ThreadPoolExecutor(workers) as pool:
+        copied = [done.result() for done in [pool.submit(copy) for _ in range(workers)]]
+    if not any(copied):  # fewer connections than were wanted take longer, and are no error
+        raise refused[0]
     files = []
     for number, (_, (name, rows, size)) in enumerate(sorted(made.items())):
         store.move(name, _file(id_, number))

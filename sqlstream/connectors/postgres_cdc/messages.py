@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -78,9 +79,9 @@ class Messages:
     xids: Ints
 
     @classmethod
-    def of(cls, messages: Iterable[bytes]) -> Messages:
-        """Messages of whole transactions. Raises InternalError for what is not understood."""
-        found = list(messages)
+    def of(cls, *messages: Iterable[bytes]) -> Messages:
+        """Messages, of which the first begins a transaction. Raises InternalError for what is not understood."""
+        found = list(chain(*messages))
         data = np.frombuffer(b"".join((*found, PADDING)), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, found), np.int64, len(found)))
         starts = np.concatenate(([0], ends[:-1])).astype(np.int64)[: len(found)]
@@ -103,6 +104,14 @@ class Messages:
     def text(self, number: int) -> bytes:
         """The bytes of a message."""
         return self.data[self.starts[number] : self.ends[number]].tobytes()
+
+    def last(self, kind: int, oid: int | None = None) -> bytes:
+        """The last message of a kind; with `oid` the last that describes this table. Empty: there is none."""
+        numbers = np.flatnonzero(self.kinds == kind)
+        if oid is not None:
+            of = integers(self.data, self.starts[numbers] + 1, 4) & 0xFFFFFFFF
+            numbers = numbers[of == oid]
+        return self.text(int(numbers[-1])) if len(numbers) else b""
 
     def relations(self) -> Iterator[int]:
         """The numbers of the messages that describe tables."""

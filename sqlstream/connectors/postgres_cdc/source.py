@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, Source, SourcePlan, Split
-from sqlstream.connectors.capabilities import Acknowledging, Awaited, Closing, Polled, Verifying
+from sqlstream.connectors.capabilities import Acknowledging, Awaited, Closing, Polled, Reaching, Verifying
 from sqlstream.connectors.database import postgres_copies as copies
 from sqlstream.connectors.database.postgres_catalog import ThereTable
+from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc import checks, refusals, slot_share
 from sqlstream.connectors.postgres_cdc.messages import relation_of
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
@@ -27,7 +28,7 @@ _WINDOW = 64 << 20
 _IDLE_BYTES = 16 << 20
 
 
-class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
+class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verifying):
     """A table: all its rows as they are when reading begins, and then its changes, by whole transactions.
 
     A position is a `CdcPosition`. Only the run itself makes the slot; who else looks is given the table's rows as they are.
@@ -86,6 +87,12 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         Raises DiagnosticError: DAT004, DAT018 and DAT020 for a table or server that is not as it must be, DAT015 and DAT019
         (exit code 4) for changes that are gone, or that the log does not say, ENV006.
         """
+        try:
+            return self._plan(position, limits)
+        except LostConnectionError as error:  # of a connection that copies, or has the snapshot
+            raise unusable(self._server.location, str(error), done="read") from None
+
+    def _plan(self, position: Position, limits: Limits) -> SourcePlan:
         status = self._server.status()
         if not self._context.runs:
             return self._as_it_is(status, position, limits)
@@ -101,6 +108,10 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         if at.copy:
             return self._of_copy(at, limits)
         return self._of_log(at, status, limits)
+
+    def reach(self) -> None:
+        """Raise DiagnosticError (ENV006, DAT020) for a server that can't be reached, or has no logical replication."""
+        self._check_server(self._server.status())
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether the copy is there, or the log has what comes behind the place where the splits begin."""
@@ -165,8 +176,10 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         return at if self._copy.files else replace(at, copy="")
 
     def _make_slot(self, status: Status) -> None:
-        slot = self._server.status().slot
         made_here = slot_share.is_made_here(self._context.store, self._options.slot, status.system)
+        if made_here:
+            self._server.wait_for_slot()
+        slot = self._server.status().slot
         if slot is None:
             slot_share.note_made_here(self._context.store, self._options.slot, status.system)
             self._server.create_slot()
