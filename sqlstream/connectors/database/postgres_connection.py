@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 #: Older servers can't hash records, which finding copies of a row needs.
 OLDEST = 140000
+#: What a role is given for the queries of people would end an epoch, or a copy, that is large; pg_dump does the same.
+_UNLIMITED = "SET statement_timeout = 0"
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO, YMD'",
     "SET IntervalStyle = 'postgres'",
     "SET standard_conforming_strings = on",
     "SET lock_timeout = '30s'",
-    # What a role is given for the queries of people would end an epoch, or a copy, that is large; pg_dump does the same.
-    # Not every server knows each of them.
-    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', "
-    "'idle_in_transaction_session_timeout')",
+    "SELECT set_config(name, '0', false) FROM pg_settings "  # not every server knows both
+    "WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout')",
     # A commit that the server may forget would not be repeated.
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
@@ -67,6 +67,7 @@ class PostgresConnection:
             if help_ is not None:  # the next attempt would be refused as well, and may lock the user out
                 raise unusable(self.location, text, help_, done=self._done) from None
             raise LostConnectionError(text) from None
+        self.run(_UNLIMITED)
         self.run("; ".join(_SETTINGS))
         if self._open.info.server_version < OLDEST:
             raise unusable(self.location, "PostgreSQL 14 or newer is needed", done=self._done)

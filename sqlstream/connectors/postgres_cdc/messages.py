@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from sqlstream.connectors.database.postgres_catalog import ThereColumn
+from sqlstream.connectors.database.postgres_catalog import FIRST_OWN, ThereColumn
 from sqlstream.connectors.database.postgres_fields import PADDING, Fields, Ints, integers
 from sqlstream_operators.errors import InternalError
 
@@ -43,10 +43,20 @@ class Relation:
     columns: tuple[ThereColumn, ...]
     key: frozenset[str]
 
+    @property
+    def has_own_types(self) -> bool:
+        """Whether columns have types of the database's own, of which it is not known what they are made of."""
+        return any(column.oid >= FIRST_OWN for column in self.columns)
+
+
+def oid_of(message: bytes) -> int:
+    """The id of the table that a message describes."""
+    return int.from_bytes(message[1:5], "big")
+
 
 def relation_of(message: bytes, own_types: dict[int, tuple[int, int]]) -> Relation:
     """A message that describes a table; `own_types` are what types of the database's own are made of."""
-    oid = int.from_bytes(message[1:5], "big")
+    oid = oid_of(message)
     schema, name, rest = message[5:].split(b"\0", 2)
     identity, count, rest = chr(rest[0]), int.from_bytes(rest[1:3], "big"), rest[3:]
     columns, key = [], set()

@@ -14,7 +14,7 @@ from sqlstream.connectors.database import postgres_copies as copies
 from sqlstream.connectors.database.postgres_catalog import ThereTable
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc import checks, refusals, slot_share
-from sqlstream.connectors.postgres_cdc.messages import relation_of
+from sqlstream.connectors.postgres_cdc.messages import oid_of, relation_of
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import UNREAD, CdcPosition, in_hex
 from sqlstream.connectors.postgres_cdc.server import Ahead, CdcServer, Status
@@ -303,18 +303,15 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
 
     def _splits(self, at: CdcPosition, begin: int, found: Ahead) -> tuple[Split, ...]:
         """One split, since transactions come in one order; none if the table has no changes."""
-        there = self._there or checks.check_table(self._spec, self._server, self._options)
-        self._there = there
-        own = dict(there.own_types)
         if at.table in found.truncated:
             raise refusals.truncated(self._spec.name, self._server.location, at.lsn)
         rows, size = found.changes.get(at.table, (0, 0))
         if not rows:
             return ()
-        for message in found.relations:
-            relation = relation_of(message, own)
-            if relation.oid == at.table:
-                checks.check_relation(self._spec, relation, self._server.location)
+        relations = [one for one in found.relations if oid_of(one) == at.table]
+        own = self._own_types(relations)
+        for message in relations:
+            checks.check_relation(self._spec, relation_of(message, own), self._server.location)
         payload: dict[str, Any] = {
             "from": in_hex(begin),
             "to": in_hex(found.to),
@@ -325,6 +322,16 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         if at.snapshot:
             payload["snapshot"] = at.snapshot
         return (Split(self._spec.name, payload, None, size),)
+
+    def _own_types(self, relations: Sequence[bytes]) -> dict[int, tuple[int, int]]:
+        """What the database's own types are made of that columns of the table have, by now or where it is described."""
+        there = self._there
+        if there is not None and any(
+            relation_of(one, dict(there.own_types)).has_own_types for one in relations
+        ):
+            there = None  # a type was made since the table was looked at
+        self._there = there or checks.check_table(self._spec, self._server, self._options)
+        return dict(self._there.own_types)
 
     def _pass_over(self, at: CdcPosition, to: int) -> None:
         """Let the server forget a part of its log that has nothing of the table, though no epoch says so.
