@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, Source, SourcePlan, Split
 from sqlstream.connectors.capabilities import Acknowledging, Awaited, Closing, Polled, Reaching, Verifying
-from sqlstream.connectors.database import postgres_copies as copies
+from sqlstream.connectors.database import copies
 from sqlstream.connectors.database.postgres_catalog import ThereTable
+from sqlstream.connectors.database.postgres_copies import make_copy
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc import checks, refusals, slot_share
 from sqlstream.connectors.postgres_cdc.messages import oid_of, relation_of
@@ -155,7 +156,7 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         warning = checks.values_apart(self._spec, there)
         if warning is not None:
             self._context.tell(warning)
-        self._copy = copies.make_copy(
+        self._copy = make_copy(
             self._context.store,
             self._folder,
             self._server.table,
@@ -356,5 +357,5 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
             self._check(at, status)
         if "seen" in position:
             return SourcePlan((), position, exhausted=True)
-        payload: Mapping[str, Any] = {"now": limits.rows}
+        payload: Mapping[str, Any] = {"now": None if self._context.whole else limits.rows}
         return SourcePlan((Split(self._spec.name, payload),), {**position, "seen": True}, exhausted=True)

@@ -18,6 +18,7 @@ import pytest
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.database import postgres_copies, postgres_silence
 from sqlstream.connectors.postgres_cdc import reader, server, slot_share
+from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.restarts import NEVER, Restart, RestartStrategy
@@ -188,7 +189,7 @@ def before(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, what: Callabl
 #: Where a server goes away: in the steps of a source (of which the first two are of the first run), then of an epoch.
 STEPS: dict[str, tuple[Any, str]] = {
     "snapshot": (slot_share.SlotShare, "begin"),
-    "copy": (postgres_copies, "_written"),
+    "copy": (postgres_copies, "content_of"),
     "count": (server.CdcServer, "ahead"),
     "read": (reader, "peek"),
     "confirm": (server.CdcServer, "advance"),
@@ -287,7 +288,7 @@ def test_a_server_that_takes_long_is_not_away(
     """It is asked whether it is there as long as a statement runs, and has its time."""
     monkeypatch.setattr(postgres_silence, "SILENCE_S", 0.05)
     given = cdc_spec(cdc).options
-    there = server.CdcServer(given, server.CdcOptions.read(given, "t"))
+    there = server.CdcServer(given, CdcOptions.read(given, "t"))
     asked: list[int] = []
     before(monkeypatch, postgres_silence.WatchedConnection, "_knock", lambda: asked.append(1))
     assert there.run("SELECT 1 FROM pg_sleep(0.5)") == [(1,)]
