@@ -133,7 +133,8 @@ class Topics:
                         ended.add(number)
                         partition = TopicPartition(topic, number)
                         low_high = consumer.get_watermark_offsets(partition, cached=True)
-                        assert low_high is not None and offset is not None
+                        assert low_high is not None
+                        assert offset is not None
                         is_open |= offset < low_high[1]
                         continue
                     raise KafkaException(error)

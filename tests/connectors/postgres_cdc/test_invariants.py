@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.database import copies, postgres_copies
+from sqlstream.connectors.database import copies
 from sqlstream.connectors.postgres_cdc import source
 from sqlstream_operators.duck.session import DuckSession
 from tests.connectors.postgres_cdc.reading import SLOTS, Reading, Row, by_key, cdc_spec, folded
