@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -32,13 +31,15 @@ class SparkTableRows:
             self._spec.schema,
         )
         check_columns(self._spec.name, schema, spark.columns(self._read), self._read.location, "DAT009")
-        folder = copies.folder_of(f"lookups/{uuid4().hex}")
+        owner = f"lookups/{self._spec.name}"
+        copies.remove_all(store, owner)  # of a run that broke off
+        folder = copies.folder_of(copies.new_id(owner))
         try:
             for part in spark.copy(self._read, schema, store.uri, folder, None):
                 with store.open(part.name) as file, pa.ipc.open_file(file) as reader:
                     yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
         finally:
-            store.delete_all(store.list(folder))
+            copies.remove_all(store, owner)
 
 
 class SparkDimension:

@@ -34,7 +34,7 @@ _NOT_THERE = re.compile(
     r"does not exist|doesn't exist|no such table|Unknown table|[Tt]able .* not found|is not a recognized"
 )
 _LACKS = re.compile(
-    r"\[?DATA_SOURCE_NOT_FOUND|\[FAILED_JDBC\.UNCLASSIFIED\]|No suitable driver|ClassNotFoundException|"
+    r"DATA_SOURCE_NOT_FOUND|No suitable driver|ClassNotFoundException|"
     r"NoClassDefFoundError|Failed to find data source"
 )
 _TOO_LONG = 400
@@ -126,13 +126,22 @@ def _errors(read: SparkRead) -> Iterator[None]:
         described = failure_in(str(error))
         if described is not None:
             raise error_of(described) from None
-        raise _error(read, str(error)) from None
+        raise _error(read, list(_said(error))) from None
 
 
-def _error(read: SparkRead, text: str) -> DiagnosticError:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
-    what = masked_message((named or lines or ["Spark says nothing"])[0])[:_TOO_LONG]
+def _said(error: BaseException | None) -> Iterator[str]:
+    """What an exception of Spark's says, and what has caused it, without Java's stack: the line of each exception."""
+    while error is not None:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        named = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
+        yield from (named or lines[:1])
+        error = getattr(error, "_cause", None)
+
+
+def _error(read: SparkRead, said: Sequence[str]) -> DiagnosticError:
+    text = "\n".join(said)
+    # The first says what was tried, the last why it failed.
+    what = masked_message("; ".join(dict.fromkeys([*said[:1], *said[-1:]])))[:_TOO_LONG]
     secrets = [value for key, value in read.options.items() if SECRET_NAME.search(key)]
     for hidden in (*read.hidden, *secrets):
         what = what.replace(hidden, "***") if hidden else what
