@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.jdbc.options import PARTITIONING
+from sqlstream.connectors.jdbc.options import FETCHED, PARTITIONING
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -66,7 +66,15 @@ DESCRIPTOR = ConnectorDescriptor(
         OptionDef(_NUMBER, _I, "how many ranges", minimum=1, changes_rows=False, roles=_SOURCE),
         OptionDef(_LOWER, _S, "where the first range ends, about", changes_rows=False, roles=_SOURCE),
         OptionDef(_UPPER, _S, "where the last range begins, about", changes_rows=False, roles=_SOURCE),
-        OptionDef("scan.fetch-size", _I, "rows per round trip", minimum=0, changes_rows=False, roles=_SOURCE),
+        OptionDef(
+            "scan.fetch-size",
+            _I,
+            "rows per round trip; 0 leaves it to the driver",
+            default=FETCHED,
+            minimum=0,
+            changes_rows=False,
+            roles=_SOURCE,
+        ),
         *LOOKUP_OPTIONS,
     ),
     dimension=True,

@@ -21,6 +21,21 @@ _NAMES = {
     "scan.fetch-size": "fetchsize",
     **PARTITIONING,
 }
+#: The classes of drivers, by what follows `jdbc:` in a url: a driver that Spark was given by its settings does not register
+#: itself where it runs.
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+    "sqlite": "org.sqlite.JDBC",
+    "snowflake": "net.snowflake.client.jdbc.SnowflakeDriver",
+}
+#: Rows per round trip: without a number some drivers fetch the whole table into the memory of one machine.
+FETCHED = "10000"
 
 
 def jdbc_read(spec: SourceSpec, base_dir: str) -> SparkRead:
@@ -28,6 +43,9 @@ def jdbc_read(spec: SourceSpec, base_dir: str) -> SparkRead:
     given = {name: spec.options[key] for key, name in _NAMES.items() if key in spec.options}
     table = spec.options.get("table-name", spec.name)
     # A time without a zone is no instant: without this, Spark makes one of it by the zone of its machine.
-    options = {"dbtable": table, "preferTimestampNTZ": "true", **given}
+    options = {"dbtable": table, "preferTimestampNTZ": "true", "fetchsize": FETCHED, **given}
+    kind = given["url"].split(":")[1] if given["url"].count(":") > 1 else ""
+    if "driver" not in options and kind in _DRIVERS:
+        options["driver"] = _DRIVERS[kind]
     location = f"table {table} in {without_password(given['url'])}"
     return SparkRead(location, "jdbc", options, hidden=tuple(filter(None, [given.get("password")])))

@@ -152,7 +152,8 @@ def _error(read: SparkRead, said: Sequence[str]) -> DiagnosticError:
                 f"Spark lacks what it needs to read {read.location}",
                 notes=(what,),
                 help="give Spark the package: --conf spark.jars.packages=group:artifact:version, or --conf spark.jars=FILE "
-                "(of PostgreSQL org.postgresql:postgresql:42.7.7)",
+                "(of PostgreSQL org.postgresql:postgresql:42.7.7), or [conf] of sqlstream.toml; a JDBC driver that is "
+                "not found by its url also needs its class, 'driver' = '…'",
             ),
             exit_code=5,
         )

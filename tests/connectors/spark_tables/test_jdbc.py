@@ -42,7 +42,7 @@ def spark(spark_runner: SparkJobRunner) -> SparkSession:
 def jdbc(database: Database, columns: str, more: str = "", name: str = "t") -> str:
     url = f"jdbc:postgresql://127.0.0.1:{database.server.port}/{database.name}"
     given = f"'connector' = 'jdbc', 'url' = '{url}', 'username' = '{USER}', 'password' = '{PASSWORD}'"
-    return f"CREATE TABLE {name} ({columns}) WITH ({given}, 'driver' = 'org.postgresql.Driver'{more});\n"
+    return f"CREATE TABLE {name} ({columns}) WITH ({given}{more});\n"
 
 
 def run(folder: Path, sql: str, **options: Any) -> Any:
@@ -121,7 +121,7 @@ def test_lookups(spark: SparkSession, database: Database, tmp_path: Path) -> Non
         ("k INT, v STRING", "", ("", ""), "DAT018", "`k` is BIGINT"),
         ("k BIGINT, v STRING", "", (PASSWORD, "wrong-secret"), "ENV006", "password authentication failed"),
         ("k BIGINT, v STRING", "", ("127.0.0.1:", "127.0.0.1:1"), "ENV006", ""),
-        ("k BIGINT, v STRING", "", ("org.postgresql.Driver", "org.none.Driver"), "ENV023", "org.none.Driver"),
+        ("k BIGINT, v STRING", "", ("'username'", "'driver' = 'org.none.Driver', 'username'"), "ENV023", "org.none.Driver"),
     ],
 )  # fmt: skip
 def test_what_is_refused(
