@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlstream.connectors.database.postgres_binary import HEADER, TRAILER
 from sqlstream.connectors.database.postgres_refusals import help_of_refusal, help_of_state
@@ -16,6 +17,9 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 if TYPE_CHECKING:
     import psycopg
 
+_T = TypeVar("_T")
+#: How often what was lost with its connection is tried before it is an error, and how long is waited between, s.
+ATTEMPTS, PAUSE_S = 3, 0.5
 #: Older servers can't hash records, which finding copies of a row needs.
 OLDEST = 140000
 #: What a role is given for the queries of people would end an epoch, or a copy, that is large; pg_dump does the same.
@@ -171,6 +175,21 @@ class PostgresConnection:
         text = " ".join(str(error).split())
         password = self._parameters.get("password")
         return text.replace(password, "***") if password else text
+
+
+def retried(what: Callable[[], _T], location: str) -> _T:
+    """Do what may be done again, some times if the connection is lost.
+
+    Raises DiagnosticError (ENV006) if it is lost each time, and what `what` does.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return what()
+        except LostConnectionError as error:
+            if attempt == ATTEMPTS - 1:
+                raise unusable(location, str(error), done="read") from None
+            time.sleep(PAUSE_S)
+    raise AssertionError("not reached")
 
 
 def parameters(options: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +11,7 @@ from sqlstream.connectors.api import Split
 from sqlstream.connectors.database.copy_reader import CopyReader
 from sqlstream.connectors.database.postgres_blocks import blocks, fields_of, table_of
 from sqlstream.connectors.database.postgres_catalog import check_columns, look, qualified, types_of
-from sqlstream.connectors.database.postgres_connection import PostgresConnection
-from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
+from sqlstream.connectors.database.postgres_connection import PostgresConnection, retried
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import Column, SourceSpec
@@ -38,12 +37,18 @@ class TableReader(CopyReader):
         """The rows of a split, as its files have them, or as many as it says (`now`) of the table as it is."""
         if "copy" in payload:
             return super().rows_of(payload)
+        return self.connected(lambda connection: self._now(connection, payload["now"]))
+
+    def connected(self, what: Callable[[PostgresConnection], pa.Table]) -> pa.Table:
+        """The rows that a connection gives, which is made again, and asked again, if it is lost."""
         connection = self.connection()
-        try:
+
+        def asked() -> pa.Table:
             connection.connect()
-            return self._now(connection, payload["now"])
-        except LostConnectionError as error:
-            raise unusable(connection.location, str(error), done="read") from None
+            return what(connection)
+
+        try:
+            return retried(asked, connection.location)
         finally:
             connection.close()
 

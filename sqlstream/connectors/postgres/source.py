@@ -20,10 +20,9 @@ from sqlstream.connectors.database.postgres_catalog import (
     qualified,
     tables_there,
 )
-from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.database.postgres_connection import PostgresConnection, retried
 from sqlstream.connectors.database.postgres_copies import make_copy
 from sqlstream.connectors.database.postgres_reader import TableReader
-from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream_operators.plan.spec import SourceSpec
 
 
@@ -41,24 +40,34 @@ class PostgresSource(CopiedSource):
         self._table = qualified(schema, self._name)
 
     def made(self) -> Copy:
-        """Copy the table, over several connections that share a snapshot."""
-        with self._connected() as (connection, there):
-            connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            ((snapshot,),) = connection.run("SELECT pg_export_snapshot()")
-            store, columns = self.context.store, self.spec.physical
-            return make_copy(store, self.folder, self._table, there, columns, str(snapshot), self._connection)
+        """Copy the table, over several connections that share a snapshot; anew if one of them is lost."""
+
+        def copied() -> Copy:
+            with self._connected() as (connection, there):
+                connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                ((snapshot,),) = connection.run("SELECT pg_export_snapshot()")
+                store, columns = self.context.store, self.spec.physical
+                name = str(snapshot)
+                return make_copy(store, self.folder, self._table, there, columns, name, self._connection)
+
+        return retried(copied, self._connection().location)
 
     def seen(self, most: int | None) -> Sequence[Split]:
         """A task reads them: the table is looked at."""
-        with self._connected():
-            return [Split(self.spec.name, {"now": most})]
+
+        def looked_at() -> None:
+            with self._connected():
+                pass
+
+        retried(looked_at, self._connection().location)
+        return [Split(self.spec.name, {"now": most})]
 
     def _connection(self) -> PostgresConnection:
         return PostgresConnection(self.spec.options, self._name, done="read")
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[PostgresConnection, ThereTable]]:
-        """A connection, and the table as it is. Raises DiagnosticError."""
+        """A connection, and the table as it is. Raises DiagnosticError, and LostConnectionError."""
         connection = self._connection()
         try:
             connection.connect()
@@ -67,8 +76,6 @@ class PostgresSource(CopiedSource):
                 raise no_table(self.spec, connection.location, tables_there(connection), self._name)
             check_columns(self.spec, there.columns, connection.location)
             yield connection, there
-        except LostConnectionError as error:
-            raise unusable(connection.location, str(error), done="read") from None
         finally:
             connection.close()
 

@@ -14,7 +14,6 @@ from sqlstream.connectors.database.postgres_blocks import blocks, fields_of, tab
 from sqlstream.connectors.database.postgres_catalog import types_of
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_reader import TableReader, no_rows
-from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc import refusals
 from sqlstream.connectors.postgres_cdc.messages import (
     BEGIN,
@@ -57,14 +56,11 @@ class CdcReader(TableReader):
         """The rows of a split, with their kinds."""
         if "from" not in payload:
             return _with_kind(super().rows_of(payload), RowKind.INSERT)
-        connection = self.connection()
-        try:
-            connection.connect()
-            return self._changes(self._messages(connection, payload), payload, connection.location)
-        except LostConnectionError as error:
-            raise unusable(connection.location, str(error), done="read") from None
-        finally:
-            connection.close()
+        return self.connected(
+            lambda connection: self._changes(
+                self._messages(connection, payload), payload, connection.location
+            )
+        )
 
     def _messages(self, connection: PostgresConnection, payload: Mapping[str, Any]) -> Iterator[Messages]:
         """The messages of a range of the log, and some before it, so many at a time.

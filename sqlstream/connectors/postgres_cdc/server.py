@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlstream.connectors.database.postgres_catalog import ThereTable, look, qualified
-from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.database.postgres_connection import PostgresConnection, retried
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import from_hex, in_hex
 from sqlstream_operators.plan.types import quote_literal
 
 _T = TypeVar("_T")
-#: How often a lost connection is made again before it is an error, and how long is waited between, s.
-_ATTEMPTS, _PAUSE_S = 3, 0.5
 #: How long transactions that run when reading begins may take, s.
 _PATIENCE_S = 300.0
 
@@ -259,12 +257,8 @@ class CdcServer:
                 self.run("SET statement_timeout = 0")
 
     def _tried(self, what: Callable[[PostgresConnection], _T]) -> _T:
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._open.connect()
-                return what(self._open)
-            except LostConnectionError as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise unusable(self.location, str(error), done="read") from None
-                time.sleep(_PAUSE_S)
-        raise AssertionError("not reached")
+        def connected() -> _T:
+            self._open.connect()
+            return what(self._open)
+
+        return retried(connected, self.location)

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.database import postgres_copies, postgres_silence
+from sqlstream.connectors.database import postgres_connection, postgres_copies, postgres_silence
 from sqlstream.connectors.postgres_cdc import reader, server, slot_share
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.planning import plan_file
@@ -80,7 +80,7 @@ def proxy(stoppable: Stoppable) -> Iterator[Proxy]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost connection is made anew at once, and small tables are copied over several connections."""
-    monkeypatch.setattr(server, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(postgres_connection, "PAUSE_S", 0.0)
     monkeypatch.setattr(postgres_copies, "_PAGES", 1)
 
 
