@@ -288,7 +288,7 @@ class Orders(Protocol):
 class SparkRead:
     """What Spark is to read: a `table` of its catalog, or a format with options and paths.
 
-    `location` is what messages call it; `hidden` are values that no message may show.
+    `location` is what messages call it.
     """
 
     location: str
@@ -296,7 +296,6 @@ class SparkRead:
     options: Mapping[str, str] = field(default_factory=dict)
     table: str = ""
     paths: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlstream.connectors.database import postgres_connection, postgres_copies, postgres_silence
+from sqlstream.connectors.database import copies, postgres_connection, postgres_copies, postgres_silence
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.restarts import RestartStrategy
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -86,7 +86,7 @@ def test_a_connection_that_is_lost_once(
     tmp_path: Path, database: Database, proxy: Proxy, table: Counter[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table is copied anew, of another snapshot, without a word."""
-    make, lost = postgres_copies.content_of, list[bool]()
+    make, lost = copies.content_of, list[bool]()
 
     def content(rows: Any) -> bytes:
         if not lost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 
 _SOURCE = (Role.SOURCE,)
 _S, _I = ValueKind.STRING, ValueKind.INTEGER
+#: A password that nothing would find to be one.
+_ORACLE_LOGIN = re.compile(r"jdbc:oracle:\w+:[^@/]+/[^@]*@")
 _COLUMN, _NUMBER, _LOWER, _UPPER = PARTITIONING
 
 
 def _wrong_url(text: str) -> str | None:
     """What to write in place of a `url` that no JDBC driver takes."""
+    if _ORACLE_LOGIN.match(text.strip()):
+        return "it without 'user/password', and these as 'username' and 'password'"
     scheme, _, rest = text.strip().partition(":")
     return None if scheme == "jdbc" and ":" in rest else "'jdbc:<database>:…', as its driver documents it"
 

@@ -48,4 +48,4 @@ def jdbc_read(spec: SourceSpec, base_dir: str) -> SparkRead:
     if "driver" not in options and kind in _DRIVERS:
         options["driver"] = _DRIVERS[kind]
     location = f"table {table} in {without_password(given['url'])}"
-    return SparkRead(location, "jdbc", options, hidden=tuple(filter(None, [given.get("password")])))
+    return SparkRead(location, "jdbc", options)

@@ -16,7 +16,7 @@ from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.plan.spec import Schema
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.text.masking import SECRET_NAME, masked_message
+from sqlstream_planner.text.masking import HIDDEN, SECRET_NAME, masked_message, secrets_in_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,13 +138,20 @@ def _said(error: BaseException | None) -> Iterator[str]:
         error = getattr(error, "_cause", None)
 
 
+def _hidden(read: SparkRead) -> Iterator[str]:
+    """What no message may show."""
+    for key, value in read.options.items():
+        if SECRET_NAME.search(key):
+            yield value
+        yield from (value[begin:end] for begin, end in secrets_in_url(value))
+
+
 def _error(read: SparkRead, said: Sequence[str]) -> DiagnosticError:
     text = "\n".join(said)
     # The first says what was tried, the last why it failed.
     what = masked_message("; ".join(dict.fromkeys([*said[:1], *said[-1:]])))[:_TOO_LONG]
-    secrets = [value for key, value in read.options.items() if SECRET_NAME.search(key)]
-    for hidden in (*read.hidden, *secrets):
-        what = what.replace(hidden, "***") if hidden else what
+    for hidden in filter(None, _hidden(read)):
+        what = what.replace(hidden, HIDDEN)
     if _LACKS.search(text):
         return DiagnosticError(
             Diagnostic(

@@ -170,7 +170,8 @@ def test_types(spark: SparkSession, tmp_path: Path) -> None:
         ("k BIGINT, v STRING", "'table-name' = 'default.none'", "DAT004", "TABLE_OR_VIEW_NOT_FOUND"),
         ("k BIGINT, v STRING", "'format' = 'orc', 'path' = 'none'", "DAT004", "PATH_NOT_FOUND"),
         ("k BIGINT, v STRING", "'format' = 'no_such'", "ENV023", "no_such"),
-        ("k BIGINT, v STRING", "'format' = 'jdbc', 'options.url' = 'jdbc:none://h/d', 'options.dbtable' = 'x', "
+        ("k BIGINT, v STRING", "'format' = 'jdbc', 'options.url' = 'jdbc:none://h/d?password=not-to-be-shown', "
+         "'options.dbtable' = 'x', "
          "'options.password' = 'not-to-be-shown'", "ENV023", "No suitable driver"),
         ("k INT, v STRING", "{there}", "DAT018", "`k` is BIGINT (bigint in Spark) there and INTEGER here"),
         ("k BIGINT, w STRING", "{there}", "DAT018", "there is no `w`"),
@@ -203,6 +204,8 @@ def test_what_is_refused(
         assert found.help
         assert "not-to-be-shown" not in str(found)
     assert not list((tmp_path).rglob("*.part"))
+    for file in tmp_path.glob("state_*/**/*"):
+        assert not file.is_file() or b"not-to-be-shown" not in file.read_bytes()
 
 
 def test_plan_and_sql(
