@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlstream_operators.duck.session import DuckSession
-    from sqlstream_operators.plan.spec import DimensionSpec, SinkSpec, SourceSpec
+    from sqlstream_operators.plan.spec import DimensionSpec, Schema, SinkSpec, SourceSpec
+    from sqlstream_operators.plan.types import SqlType
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
     from sqlstream_planner.catalog.descriptor import BatchFiles
@@ -283,6 +284,59 @@ class Orders(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SparkRead:
+    """What Spark is to read: a `table` of its catalog, or a format with options and paths.
+
+    `location` is what messages call it.
+    """
+
+    location: str
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    table: str = ""
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkColumn:
+    """A column that Spark reads: its name, its type (None: there is none of ours), and that type as Spark writes it."""
+
+    name: str
+    type: SqlType | None
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPart:
+    """A file of a copy: its name in the store, and how many rows and bytes it has."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+class SparkTables(Protocol):
+    """What Spark reads, for connectors, which know nothing of Spark; it is started when it is first asked.
+
+    Methods raise DiagnosticError: DAT004 for what is not there, ENV006 for what can't be read, ENV023 for what Spark lacks
+    to read it, and what starting Spark does.
+    """
+
+    def columns(self, read: SparkRead) -> Sequence[SparkColumn]:
+        """The columns that there are."""
+        ...
+
+    def copy(
+        self, read: SparkRead, columns: Schema, store: str, folder: str, most: int | None
+    ) -> Sequence[CopiedPart]:
+        """Have tasks write these columns, each at its Arrow type, to files in a folder of a store (its URI).
+
+        Of `most` rows at most (None: all). Files that are not among the parts may be left of tasks that ran twice.
+        """
+        ...
+
+
 def _nobody(warning: Diagnostic) -> None:
     """Nothing is reported."""
 
@@ -296,7 +350,8 @@ class ConnectorContext:
     warnings. `accepted` is what was agreed to (`lost:TABLE`: records that were gone before they were read). `ends`: a
     source that is watched ends, too, once all that is there is read. `runs`: it is the run that owns the state directory,
     which may make what a source needs elsewhere (a replication slot); all others only look. `shared` is what sources of one
-    run have together, by keys of their own. `known_as` is the name that a
+    run have together, by keys of their own. `spark` reads tables for connectors; None: nothing starts Spark here.
+    `whole`: who looks wants all rows, not only as many as the limits of a plan say. `known_as` is the name that a
     sink's target knows its table by: what it was called when it was first written ("": as it is called now);
     `left_columns` are those that a former query gave the table, and that it is given no more.
     """
@@ -313,6 +368,8 @@ class ConnectorContext:
     accepted: Collection[str] = ()
     runs: bool = False
     shared: dict[Hashable, Any] = field(default_factory=dict)
+    spark: SparkTables | None = None
+    whole: bool = False
 
     def may_lose(self, table: str) -> bool:
         """Whether it was agreed to go on without records of a table that were gone before they were read."""

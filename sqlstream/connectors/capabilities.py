@@ -107,6 +107,15 @@ class Divided(Protocol):
 
 
 @runtime_checkable
+class Reaching(Protocol):
+    """A source of which a run should know that it can be reached before the run counts as up: else it can't start."""
+
+    def reach(self) -> None:
+        """Raise DiagnosticError if it can't be."""
+        ...
+
+
+@runtime_checkable
 class Verifying(Protocol):
     """A source that can check whether what was planned is still there as it was."""
 

@@ -16,12 +16,14 @@ from sqlstream.connectors.delta.descriptor import DESCRIPTOR as DELTA
 from sqlstream.connectors.duckdb.descriptor import DESCRIPTOR as DUCKDB
 from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR as FILESYSTEM
 from sqlstream.connectors.iceberg.descriptor import DESCRIPTOR as ICEBERG
+from sqlstream.connectors.jdbc.descriptor import DESCRIPTOR as JDBC
 from sqlstream.connectors.kafka.descriptor import DESCRIPTOR as KAFKA
 from sqlstream.connectors.nexmark.descriptor import DESCRIPTOR as NEXMARK
 from sqlstream.connectors.one_row.descriptor import DESCRIPTOR as ONE_ROW
 from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
 from sqlstream.connectors.postgres_cdc.descriptor import DESCRIPTOR as POSTGRES_CDC
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
+from sqlstream.connectors.spark.descriptor import DESCRIPTOR as SPARK
 from sqlstream.connectors.upsert_kafka.descriptor import DESCRIPTOR as UPSERT_KAFKA
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.diagnostics import InternalError
@@ -227,13 +229,15 @@ REGISTERED = Registry(
         sink="iceberg.sink.factory:IcebergSinkFactory",
         tasks=("iceberg.source.reader", "iceberg.sink.writer"),
     ),
+    Connector(SPARK, source="spark.factory:SparkFactory", dimension="spark.factory:SparkLookups"),
+    Connector(JDBC, source="jdbc.factory:JdbcFactory", dimension="jdbc.factory:JdbcLookups"),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(
             """
-            jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
+            hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
             mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 paimon hudi
-            faker socket rabbitmq mysql-cdc spark rest starrocks clickhouse redis
+            faker socket rabbitmq mysql-cdc rest starrocks clickhouse redis
             prometheus
             """
         )

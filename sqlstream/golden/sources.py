@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import ConnectorContext, Limits
 from sqlstream.connectors.registry import REGISTERED, Registry
+from sqlstream.golden.spark import spark_of
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import KIND_COLUMN, DimensionSpec, PhysicalPlan, SourceSpec
@@ -122,7 +123,7 @@ class InputFiles:
         """Read a table that can be looked up, and is no source, as it is today."""
         whole = self.catalog.secrets.resolved(replace(spec, columns=tuple(c.name for c in spec.physical)))
         store = CheckpointStore(str(folder / "store"))
-        context = ConnectorContext(store, str(self.base_dir.absolute()))
+        context = ConnectorContext(store, str(self.base_dir.absolute()), spark=spark_of(self.base_dir))
         duck = DuckSession()
         try:
             rows = self.registry.dimension(DimensionSpec(whole), context).rows(duck)
@@ -154,7 +155,14 @@ class InputFiles:
         )
         factory = self.registry.source_factory(spec.connector)
         source = factory.source(
-            spec, ConnectorContext(CheckpointStore(str(folder / "store")), base, paced=False)
+            spec,
+            ConnectorContext(
+                CheckpointStore(str(folder / "store")),
+                base,
+                paced=False,
+                spark=spark_of(self.base_dir),
+                whole=True,
+            ),
         )
         reader = factory.reader(spec, base)
         duck = DuckSession()

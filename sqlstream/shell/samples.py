@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Split, SplitReader
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream.golden.spark import spark_of
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
@@ -113,7 +114,12 @@ def _of_source(
     with RunFolder("sample-") as scratch:
         base = str(base_dir.absolute())
         context = ConnectorContext(
-            CheckpointStore(scratch.path, sync=False), base, folder="sources/0", paced=False, ends=True
+            CheckpointStore(scratch.path, sync=False),
+            base,
+            folder="sources/0",
+            paced=False,
+            ends=True,
+            spark=spark_of(base_dir),
         )
         source = REGISTERED.source(spec, context)
         reader = REGISTERED.reader(spec, base)
@@ -166,7 +172,11 @@ def _of_dimension(spec: SourceSpec, base_dir: Path, bounds: Bounds, duck: DuckSe
     schema = pa.schema([(column.name, to_arrow(column.type)) for column in whole.physical])
     found, count = [schema.empty_table()], 0
     with RunFolder("sample-") as scratch:
-        context = ConnectorContext(CheckpointStore(scratch.path, sync=False), str(base_dir.absolute()))
+        context = ConnectorContext(
+            CheckpointStore(scratch.path, sync=False),
+            str(base_dir.absolute()),
+            spark=spark_of(base_dir),
+        )
         for batch in REGISTERED.dimension(DimensionSpec(whole), context).rows(duck):
             found.append(pa.Table.from_batches([batch]).cast(schema))
             count += batch.num_rows

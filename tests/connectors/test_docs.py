@@ -39,6 +39,8 @@ UNION ALL SELECT id, CAST(price AS INT) FROM orders_lake;
 INSERT INTO busiest SELECT auction, COUNT(*) FROM bid GROUP BY auction;
 INSERT INTO hole SELECT id, CAST(balance AS INT) FROM accounts;
 INSERT INTO hole SELECT account, 1 FROM transfers UNION ALL SELECT 1, 2 FROM airports;
+INSERT INTO hole SELECT region_id, 1 FROM regions UNION ALL SELECT item, 2 FROM shop_prices
+UNION ALL SELECT CAST(seconds AS INT), 3 FROM visits;
 INSERT INTO carrier_delays SELECT CAST(id AS STRING), MAX(customer) FROM orders GROUP BY CAST(id AS STRING);
 END;
 """
@@ -59,6 +61,8 @@ def test_the_examples_can_be_planned(tmp_path: Path) -> None:
         "postgres",
         "postgres-cdc",
         "iceberg",
+        "spark",
+        "jdbc",
     }
     assert {spec.connector for spec in planned.physical.sinks} == {
         "filesystem",

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Split
-from sqlstream.connectors.database import postgres_blocks, postgres_copies
+from sqlstream.connectors.database import copies, postgres_blocks, postgres_copies
 from sqlstream.connectors.postgres.source import PostgresSource
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
@@ -82,7 +82,7 @@ def test_however_it_is_cut(
     database.rows(f"INSERT INTO t {made}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(postgres_copies, "_PAGES", 1)
-        patch.setattr(postgres_copies, "_FEWEST_ROWS", 1)
+        patch.setattr(copies, "_FEWEST_ROWS", 1)
         patch.setattr(postgres_blocks, "_ROWS", 3)
         spec = spec_of(database)
         source = PostgresSource(spec, context(folder))

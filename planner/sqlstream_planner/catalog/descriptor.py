@@ -168,7 +168,9 @@ class ConnectorDescriptor:
 
     def __post_init__(self) -> None:
         choosing = {f"{prefix}format" for prefix in self.format_prefixes if self.formats}
-        if choosing != {option.name for option in self.options if option.name.split(".")[-1] == "format"}:
+        # One that is no choice among ours is passed on as it is.
+        chosen = {o.name for o in self.options if o.name.split(".")[-1] == "format" and o.choices}
+        if choosing != chosen:
             raise ValueError(f"{self.name}: formats and the option 'format' belong together")
         for option in self.all_options:
             if SECRET_NAME.search(option.name) and not option.secret:

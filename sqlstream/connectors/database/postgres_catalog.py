@@ -14,7 +14,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_m
 _TEXT = 25
 _MOST_NAMED = 20
 #: Object ids from here on are a database's own.
-_FIRST_OWN = 16384
+FIRST_OWN = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def look(connection: PostgresConnection, table: str) -> ThereTable | None:
     )
     columns, own = [], {}
     for name, sql, type_, modifier, generated, sort, base, base_modifier, apart in rows:
-        if type_ >= _FIRST_OWN and sort in ("e", "d"):
+        if type_ >= FIRST_OWN and sort in ("e", "d"):
             made_of = (_TEXT, -1) if sort == "e" else (int(base), int(base_modifier))
             own[int(type_)] = made_of
             type_, modifier = made_of

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlstream.connectors.database.postgres_binary import HEADER, TRAILER
+from sqlstream.connectors.database.postgres_refusals import help_of_refusal, help_of_state
 from sqlstream.connectors.database.postgres_url import wrong_url
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream_operators.errors import DataError
@@ -15,15 +17,21 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 if TYPE_CHECKING:
     import psycopg
 
+_T = TypeVar("_T")
+#: How often what was lost with its connection is tried before it is an error, and how long is waited between, s.
+ATTEMPTS, PAUSE_S = 3, 0.5
 #: Older servers can't hash records, which finding copies of a row needs.
 OLDEST = 140000
+#: What a role is given for the queries of people would end an epoch, or a copy, that is large; pg_dump does the same.
+_UNLIMITED = "SET statement_timeout = 0"
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO, YMD'",
     "SET IntervalStyle = 'postgres'",
     "SET standard_conforming_strings = on",
     "SET lock_timeout = '30s'",
-    "SET idle_in_transaction_session_timeout = 0",
+    "SELECT set_config(name, '0', false) FROM pg_settings "  # not every server knows both
+    "WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout')",
     # A commit that the server may forget would not be repeated.
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
@@ -49,16 +57,22 @@ class PostgresConnection:
         if self._open is not None and not self._open.closed:
             return
         driver = _psycopg()
+        from sqlstream.connectors.database.postgres_silence import watched_connection
+
         try:
-            self._open = driver.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+            self._open = watched_connection(self._parameters)
         except driver.errors.ConnectionTimeout as error:
             # A server that does not answer for ten seconds is not connected to again at once: that would be a minute of
             # silence.
             raise unusable(self.location, self._safe(error), done=self._done) from None
         except driver.Error as error:
-            raise LostConnectionError(self._safe(error)) from None
-        for setting in _SETTINGS:
-            self.run(setting)
+            text = self._safe(error)
+            help_ = help_of_refusal(text)
+            if help_ is not None:  # the next attempt would be refused as well, and may lock the user out
+                raise unusable(self.location, text, help_, done=self._done) from None
+            raise LostConnectionError(text) from None
+        self.run(_UNLIMITED)
+        self.run("; ".join(_SETTINGS))
         if self._open.info.server_version < OLDEST:
             raise unusable(self.location, "PostgreSQL 14 or newer is needed", done=self._done)
 
@@ -153,13 +167,29 @@ class PostgresConnection:
         if state.startswith(("21", "22", "23")):
             return DataError(f"{self.location} can't take a row: {self._safe(error)}", sql)
         if state.startswith("55P03"):
-            return unusable(self.location, f"someone else holds a lock on it ({self._safe(error)})")
-        return unusable(self.location, self._safe(error), done=self._done)
+            what = f"someone else holds a lock on it ({self._safe(error)})"
+            return unusable(self.location, what, done=self._done)
+        return unusable(self.location, self._safe(error), help_of_state(state), done=self._done)
 
     def _safe(self, error: Exception) -> str:
         text = " ".join(str(error).split())
         password = self._parameters.get("password")
         return text.replace(password, "***") if password else text
+
+
+def retried(what: Callable[[], _T], location: str) -> _T:
+    """Do what may be done again, some times if the connection is lost.
+
+    Raises DiagnosticError (ENV006) if it is lost each time, and what `what` does.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return what()
+        except LostConnectionError as error:
+            if attempt == ATTEMPTS - 1:
+                raise unusable(location, str(error), done="read") from None
+            time.sleep(PAUSE_S)
+    raise AssertionError("not reached")
 
 
 def parameters(options: Mapping[str, str]) -> dict[str, str]:

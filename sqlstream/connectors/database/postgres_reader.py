@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.api import BadRow, Split
-from sqlstream.connectors.database import postgres_copies as copies
+from sqlstream.connectors.api import Split
+from sqlstream.connectors.database.copy_reader import CopyReader
 from sqlstream.connectors.database.postgres_blocks import blocks, fields_of, table_of
 from sqlstream.connectors.database.postgres_catalog import check_columns, look, qualified, types_of
-from sqlstream.connectors.database.postgres_connection import PostgresConnection
-from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
+from sqlstream.connectors.database.postgres_connection import PostgresConnection, retried
 from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import Column, SourceSpec
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
-class TableReader:
+class TableReader(CopyReader):
     """Reads splits of one table, whose `schema` None is the connection's."""
 
     def __init__(self, spec: SourceSpec, schema: str | None, table: str) -> None:
-        self._spec, self._schema, self._table = spec, schema, table
-        declared = {column.name: column for column in spec.physical}
-        self._columns = tuple(declared[name] for name in spec.columns)
-        self._store: CheckpointStore | None = None
-
-    def in_store(self, store: CheckpointStore) -> None:
-        """The state directory, which has the copy."""
-        self._store = store
-
-    def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
-        """Make the rows of the split queryable. Raises DataError for a value that its column can't have."""
-        duck.register(relation, self.rows_of(split.payload), self._columns)
-
-    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
-        """The same: PostgreSQL has checked each row."""
-        self.open_strict(duck, relation, split, queries=1)
-        return []
+        super().__init__(spec)
+        self._schema, self._table = schema, table
 
     def place(self, split: Split) -> str:
         """Where the rows of a split are."""
@@ -54,15 +36,19 @@ class TableReader:
     def rows_of(self, payload: Mapping[str, Any]) -> pa.Table:
         """The rows of a split, as its files have them, or as many as it says (`now`) of the table as it is."""
         if "copy" in payload:
-            if self._store is None:
-                raise InternalError("a reader was not told where the state directory is")
-            return copies.read_copy(self._store, payload, [column.name for column in self._columns])
+            return super().rows_of(payload)
+        return self.connected(lambda connection: self._now(connection, payload["now"]))
+
+    def connected(self, what: Callable[[PostgresConnection], pa.Table]) -> pa.Table:
+        """The rows that a connection gives, which is made again, and asked again, if it is lost."""
         connection = self.connection()
-        try:
+
+        def asked() -> pa.Table:
             connection.connect()
-            return self._now(connection, payload["now"])
-        except LostConnectionError as error:
-            raise unusable(connection.location, str(error), done="read") from None
+            return what(connection)
+
+        try:
+            return retried(asked, connection.location)
         finally:
             connection.close()
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from sqlstream.connectors.database.postgres_catalog import ThereColumn
+from sqlstream.connectors.database.postgres_catalog import FIRST_OWN, ThereColumn
 from sqlstream.connectors.database.postgres_fields import PADDING, Fields, Ints, integers
 from sqlstream_operators.errors import InternalError
 
@@ -42,10 +43,20 @@ class Relation:
     columns: tuple[ThereColumn, ...]
     key: frozenset[str]
 
+    @property
+    def has_own_types(self) -> bool:
+        """Whether columns have types of the database's own, of which it is not known what they are made of."""
+        return any(column.oid >= FIRST_OWN for column in self.columns)
+
+
+def oid_of(message: bytes) -> int:
+    """The id of the table that a message describes."""
+    return int.from_bytes(message[1:5], "big")
+
 
 def relation_of(message: bytes, own_types: dict[int, tuple[int, int]]) -> Relation:
     """A message that describes a table; `own_types` are what types of the database's own are made of."""
-    oid = int.from_bytes(message[1:5], "big")
+    oid = oid_of(message)
     schema, name, rest = message[5:].split(b"\0", 2)
     identity, count, rest = chr(rest[0]), int.from_bytes(rest[1:3], "big"), rest[3:]
     columns, key = [], set()
@@ -78,9 +89,9 @@ class Messages:
     xids: Ints
 
     @classmethod
-    def of(cls, messages: Iterable[bytes]) -> Messages:
-        """Messages of whole transactions. Raises InternalError for what is not understood."""
-        found = list(messages)
+    def of(cls, *messages: Iterable[bytes]) -> Messages:
+        """Messages, of which the first begins a transaction. Raises InternalError for what is not understood."""
+        found = list(chain(*messages))
         data = np.frombuffer(b"".join((*found, PADDING)), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, found), np.int64, len(found)))
         starts = np.concatenate(([0], ends[:-1])).astype(np.int64)[: len(found)]
@@ -103,6 +114,14 @@ class Messages:
     def text(self, number: int) -> bytes:
         """The bytes of a message."""
         return self.data[self.starts[number] : self.ends[number]].tobytes()
+
+    def last(self, kind: int, oid: int | None = None) -> bytes:
+        """The last message of a kind; with `oid` the last that describes this table. Empty: there is none."""
+        numbers = np.flatnonzero(self.kinds == kind)
+        if oid is not None:
+            of = integers(self.data, self.starts[numbers] + 1, 4) & 0xFFFFFFFF
+            numbers = numbers[of == oid]
+        return self.text(int(numbers[-1])) if len(numbers) else b""
 
     def relations(self) -> Iterator[int]:
         """The numbers of the messages that describe tables."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,12 @@ from sqlstream.connectors.database.postgres_blocks import blocks, fields_of, tab
 from sqlstream.connectors.database.postgres_catalog import types_of
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_reader import TableReader, no_rows
-from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc import refusals
 from sqlstream.connectors.postgres_cdc.messages import (
+    BEGIN,
     CHANGES,
     DELETE,
+    RELATION,
     UPDATE,
     Changes,
     Messages,
@@ -30,11 +30,11 @@ from sqlstream.connectors.postgres_cdc.messages import (
 )
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import from_hex
-from sqlstream.connectors.postgres_cdc.server import lock_of, peek
+from sqlstream.connectors.postgres_cdc.server import alone, peek
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column, RowKind
 from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_operators.plan.types import BIGINT, VARCHAR
+from sqlstream_operators.plan.types import VARCHAR
 
 _ORDER = "\x01order"
 
@@ -56,51 +56,64 @@ class CdcReader(TableReader):
         """The rows of a split, with their kinds."""
         if "from" not in payload:
             return _with_kind(super().rows_of(payload), RowKind.INSERT)
-        connection = self.connection()
-        try:
-            connection.connect()
-            return self._changes(self._messages(connection, payload), payload, connection.location)
-        except LostConnectionError as error:
-            raise unusable(connection.location, str(error), done="read") from None
-        finally:
-            connection.close()
+        return self.connected(
+            lambda connection: self._changes(
+                self._messages(connection, payload), payload, connection.location
+            )
+        )
 
-    def _messages(self, connection: PostgresConnection, payload: Mapping[str, Any]) -> Messages:
-        """The messages of a range of the log, and some before it."""
-        key = lock_of(self._options.slot)
-        connection.run("SET lock_timeout = '10min'")
-        connection.run(f"SELECT pg_advisory_lock({key})")
+    def _messages(self, connection: PostgresConnection, payload: Mapping[str, Any]) -> Iterator[Messages]:
+        """The messages of a range of the log, and some before it, so many at a time.
+
+        Each block begins with the message that began its first transaction, and the last description of the table: no more
+        than a block of messages is in memory, however large a transaction is.
+        """
         # Of changes only those of the table; what describes tables, and where transactions begin, is needed in any case.
         others = f"get_byte(data, 0) NOT IN ({', '.join(map(str, CHANGES))})"
-        mine = f"substring(data, 2, 4) = decode('{int(payload['table']):08x}', 'hex')"
         log = peek(self._options, from_hex(payload["to"]))
-        sent = connection.copied(f"SELECT data FROM {log} WHERE {others} OR {mine}")
-        found: list[bytes] = []
-        for block in blocks(sent):
-            (field,) = fields_of(block, 1)
-            text = block.data.tobytes()
-            pairs = zip(field.starts.tolist(), (field.starts + field.lengths).tolist(), strict=True)
-            found += [text[begin:end] for begin, end in pairs]
-        with contextlib.suppress(LostConnectionError):
-            connection.run(f"SELECT pg_advisory_unlock({key})")
-        return Messages.of(found)
+        begin, relation = b"", b""
+        with alone(connection, self._options.slot):
+            sent = connection.copied(
+                f"SELECT data FROM {log} WHERE {others} OR substring(data, 2, 4) = decode('{payload['table']:08x}', 'hex')"
+            )
+            for block in blocks(sent):
+                (field,) = fields_of(block, 1)
+                text = block.data.tobytes()
+                pairs = zip(field.starts.tolist(), (field.starts + field.lengths).tolist(), strict=True)
+                messages = Messages.of(
+                    [one for one in (begin, relation) if one], [text[a:b] for a, b in pairs]
+                )
+                yield messages
+                begin = messages.last(BEGIN) or begin
+                relation = messages.last(RELATION, int(payload["table"])) or relation
 
-    def _changes(self, messages: Messages, payload: Mapping[str, Any], location: str) -> pa.Table:
+    def _changes(self, messages: Iterable[Messages], payload: Mapping[str, Any], location: str) -> pa.Table:
         """The rows of a range. Raises DiagnosticError (DAT015) if it has not the changes that were planned."""
         begin, to = from_hex(payload["from"]), from_hex(payload["to"])
-        in_range = (messages.commits >= begin) & (messages.commits < to)
-        own = {int(oid): (int(base), int(modifier)) for oid, base, modifier in payload["types"]}
-        visible = _in_snapshot(payload.get("snapshot", ""), messages.xids)
-        relations = [(number, relation_of(messages.text(number), own)) for number in messages.relations()]
-        oid = int(payload["table"])
-        of_table = messages.changes_of(oid)
-        of_table = of_table[in_range[of_table]]
-        count = len(of_table)
-        of_table = of_table[~visible[of_table]]
+        count = 0
+        every = (*self._columns, Column(KIND_COLUMN, VARCHAR))
+        rows = [no_rows(every)]
+        for block in messages:
+            in_range = (block.commits >= begin) & (block.commits < to)
+            of_table = block.changes_of(int(payload["table"]))
+            of_table = of_table[in_range[of_table]]
+            count += len(of_table)
+            visible = _in_snapshot(payload.get("snapshot", ""), block.xids)
+            of_table = of_table[~visible[of_table]]
+            if len(of_table):
+                rows.append(self._rows_in(block, of_table, payload))
         if count != payload["changes"]:
             what = f"{payload['changes']:,} changes were planned, and the slot has {count:,} of them"
             raise refusals.gone(self._spec.name, location, begin, what)
-        described = [(number, relation) for number, relation in relations if relation.oid == oid]
+        return pa.concat_tables(rows)
+
+    def _rows_in(
+        self, messages: Messages, of_table: npt.NDArray[np.intp], payload: Mapping[str, Any]
+    ) -> pa.Table:
+        """The rows of some changes of the table, in the order of their messages."""
+        own = {int(oid): (int(base), int(modifier)) for oid, base, modifier in payload["types"]}
+        relations = [(number, relation_of(messages.text(number), own)) for number in messages.relations()]
+        described = [(number, relation) for number, relation in relations if relation.oid == payload["table"]]
         ends = [*[number for number, _ in described], len(messages.kinds)][1:]
         pieces: list[pa.Table] = []
         done = 0
@@ -112,8 +125,7 @@ class CdcReader(TableReader):
                 pieces += self._pieces(relation, changes)
         if done != len(of_table):
             raise InternalError("changes of pgoutput come before their table is described")
-        every = (*self._columns, Column(KIND_COLUMN, VARCHAR), Column(_ORDER, BIGINT))
-        rows = pa.concat_tables([no_rows(every), *pieces])
+        rows = pa.concat_tables(pieces)
         order = np.argsort(rows.column(_ORDER).to_numpy(), kind="stable")
         return rows.take(pa.array(order)).drop_columns([_ORDER])
 

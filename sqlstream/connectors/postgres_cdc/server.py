@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,15 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlstream.connectors.database.postgres_catalog import ThereTable, look, qualified
-from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.database.postgres_connection import PostgresConnection, retried
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import from_hex, in_hex
 from sqlstream_operators.plan.types import quote_literal
 
 _T = TypeVar("_T")
-#: How often a lost connection is made again before it is an error, and how long is waited between, s.
-_ATTEMPTS, _PAUSE_S = 3, 0.5
 #: How long transactions that run when reading begins may take, s.
 _PATIENCE_S = 300.0
 
@@ -69,6 +68,19 @@ class Ahead:
 def lock_of(slot: str) -> str:
     """SQL of the key of the lock that ours take before they read a slot: it lets one in at a time, and fails others."""
     return f"hashtextextended({quote_literal(f'sqlstream slot {slot}')}, 0)"
+
+
+@contextmanager
+def alone(connection: PostgresConnection, slot: str) -> Iterator[None]:
+    """Wait until none of ours reads the slot, and keep them out. What is lost with the connection is the lock, too."""
+    key = lock_of(slot)
+    connection.run("SET lock_timeout = '10min'")
+    connection.run(f"SELECT pg_advisory_lock({key})")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(LostConnectionError):
+            connection.run(f"SELECT pg_advisory_unlock({key})")
 
 
 def peek(options: CdcOptions, to: int, most: int | None = None) -> str:
@@ -155,8 +167,7 @@ class CdcServer:
             "SELECT 'relation', data, count(*), '' FROM m WHERE get_byte(data, 0) = 82 GROUP BY 2 UNION ALL "
             "SELECT 'truncated', substring(data, 7), count(*), '' FROM mine WHERE get_byte(data, 0) = 84 GROUP BY 2"
         )
-        with self.alone():
-            rows = self.run(sql)
+        rows = self._alone(sql)
         changes: dict[int, tuple[int, int]] = {}
         relations: list[bytes] = []
         truncated: set[int] = set()
@@ -175,63 +186,79 @@ class CdcServer:
         return Ahead(end, changes, relations, frozenset(truncated))
 
     def create_slot(self) -> None:
-        """Make the slot; it waits for transactions that run."""
-        with self.limited():
-            self.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._options.slot])
+        """Make the slot, if it is not there; it waits for transactions that run.
+
+        Whoever was to make it before may have been lost with its connection: the server goes on with what it was asked for.
+        """
+        name = quote_literal(self._options.slot)
+        there = f"SELECT FROM pg_replication_slots WHERE slot_name = {name}"
+        sql = f"SELECT pg_create_logical_replication_slot({name}, 'pgoutput') WHERE NOT EXISTS ({there})"
+        self._alone(sql, _PATIENCE_S)
 
     def advance(self, to: int) -> None:
         """Confirm what is before a place, so that the log is kept for it no more; never goes back."""
-        with self.alone():
-            self.run(
-                "SELECT pg_replication_slot_advance(slot_name, %s::pg_lsn) FROM pg_replication_slots "
-                "WHERE slot_name = %s AND confirmed_flush_lsn < %s::pg_lsn",
-                [in_hex(to), self._options.slot, in_hex(to)],
-            )
+        self._alone(
+            f"SELECT pg_replication_slot_advance(slot_name, '{in_hex(to)}') FROM pg_replication_slots "
+            f"WHERE slot_name = {quote_literal(self._options.slot)} AND confirmed_flush_lsn < '{in_hex(to)}'"
+        )
+
+    def flush(self) -> None:
+        """See to it that what has been committed up to now outlives a crash of the server.
+
+        A snapshot has transactions that were committed with `synchronous_commit = off`, and a server that breaks off may
+        forget them, and give their ids to others.
+        """
+        self.run(
+            "SELECT set_config('synchronous_commit', 'local', true), pg_logical_emit_message(true, 'sqlstream', '')"
+        )
 
     def wait_for_running(self) -> None:
         """Wait until each transaction has ended that runs now: it may be neither in the log nor in a snapshot."""
         ((last,),) = self.run("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-        until = time.monotonic() + _PATIENCE_S
-        while True:
+
+        def ended() -> bool:
             ((first,),) = self.run("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
-            if int(first) >= int(last):
-                return
+            return int(first) >= int(last)
+
+        self._wait_until(ended, "transactions that ran when reading began have not ended")
+
+    def wait_for_slot(self) -> None:
+        """Wait until the slot is made: by a run that was lost, whose statement the server has not ended yet."""
+
+        def is_made() -> bool:
+            slot = self.status().slot
+            return slot is None or slot.confirmed > 0
+
+        self._wait_until(is_made, f"the slot `{self._options.slot}` is still being made")
+
+    def _wait_until(self, done: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + _PATIENCE_S
+        while not done():
             if time.monotonic() > until:
-                raise unusable(
-                    self.location,
-                    "transactions that ran when reading began have not ended",
-                    "end them (pg_stat_activity, pg_prepared_xacts have them), and run again",
-                    done="read",
-                )
+                help_ = "end transactions that are open (pg_stat_activity, pg_prepared_xacts have them), and run again"
+                raise unusable(self.location, what, help_, done="read")
             time.sleep(0.05)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until none of ours reads the slot, and keep them out."""
-        key = lock_of(self._options.slot)
-        self.run("SET lock_timeout = '10min'")
-        self.run(f"SELECT pg_advisory_lock({key})")
-        try:
-            yield
-        finally:
-            self.run(f"SELECT pg_advisory_unlock({key})")
+    def _alone(self, sql: str, seconds: float = 0.0) -> list[tuple[Any, ...]]:
+        """Run a statement that may be repeated once none of ours reads the slot, and keep them out.
 
-    @contextmanager
-    def limited(self) -> Iterator[None]:
-        """Let a statement take so long at most."""
-        self.run(f"SET statement_timeout = '{int(_PATIENCE_S)}s'")
+        It may take so many seconds (0: any number).
+        """
+
+        def locked(connection: PostgresConnection) -> list[tuple[Any, ...]]:
+            with alone(connection, self._options.slot):
+                connection.run(f"SET statement_timeout = '{seconds:.0f}s'")
+                return connection.run(sql)
+
         try:
-            yield
+            return self._tried(locked)
         finally:
-            self.run("SET statement_timeout = 0")
+            if seconds:
+                self.run("SET statement_timeout = 0")
 
     def _tried(self, what: Callable[[PostgresConnection], _T]) -> _T:
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._open.connect()
-                return what(self._open)
-            except LostConnectionError as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise unusable(self.location, str(error), done="read") from None
-                time.sleep(_PAUSE_S)
-        raise AssertionError("not reached")
+        def connected() -> _T:
+            self._open.connect()
+            return what(self._open)
+
+        return retried(connected, self.location)

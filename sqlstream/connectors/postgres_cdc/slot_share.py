@@ -107,6 +107,7 @@ class SlotShare:
             ((name, transactions, until),) = connection.run(
                 "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
             )
+            server.flush()
         except BaseException:
             connection.close()
             raise

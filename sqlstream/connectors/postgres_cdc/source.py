@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, Source, SourcePlan, Split
-from sqlstream.connectors.capabilities import Acknowledging, Awaited, Closing, Polled, Verifying
-from sqlstream.connectors.database import postgres_copies as copies
+from sqlstream.connectors.capabilities import Acknowledging, Awaited, Closing, Polled, Reaching, Verifying
+from sqlstream.connectors.database import copies
 from sqlstream.connectors.database.postgres_catalog import ThereTable
+from sqlstream.connectors.database.postgres_copies import make_copy
+from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream.connectors.postgres_cdc import checks, refusals, slot_share
-from sqlstream.connectors.postgres_cdc.messages import relation_of
+from sqlstream.connectors.postgres_cdc.messages import oid_of, relation_of
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import UNREAD, CdcPosition, in_hex
 from sqlstream.connectors.postgres_cdc.server import Ahead, CdcServer, Status
@@ -27,7 +29,7 @@ _WINDOW = 64 << 20
 _IDLE_BYTES = 16 << 20
 
 
-class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
+class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verifying):
     """A table: all its rows as they are when reading begins, and then its changes, by whole transactions.
 
     A position is a `CdcPosition`. Only the run itself makes the slot; who else looks is given the table's rows as they are.
@@ -86,6 +88,12 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         Raises DiagnosticError: DAT004, DAT018 and DAT020 for a table or server that is not as it must be, DAT015 and DAT019
         (exit code 4) for changes that are gone, or that the log does not say, ENV006.
         """
+        try:
+            return self._plan(position, limits)
+        except LostConnectionError as error:  # of a connection that copies, or has the snapshot
+            raise unusable(self._server.location, str(error), done="read") from None
+
+    def _plan(self, position: Position, limits: Limits) -> SourcePlan:
         status = self._server.status()
         if not self._context.runs:
             return self._as_it_is(status, position, limits)
@@ -101,6 +109,10 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         if at.copy:
             return self._of_copy(at, limits)
         return self._of_log(at, status, limits)
+
+    def reach(self) -> None:
+        """Raise DiagnosticError (ENV006, DAT020) for a server that can't be reached, or has no logical replication."""
+        self._check_server(self._server.status())
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether the copy is there, or the log has what comes behind the place where the splits begin."""
@@ -144,7 +156,7 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         warning = checks.values_apart(self._spec, there)
         if warning is not None:
             self._context.tell(warning)
-        self._copy = copies.make_copy(
+        self._copy = make_copy(
             self._context.store,
             self._folder,
             self._server.table,
@@ -165,8 +177,10 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         return at if self._copy.files else replace(at, copy="")
 
     def _make_slot(self, status: Status) -> None:
-        slot = self._server.status().slot
         made_here = slot_share.is_made_here(self._context.store, self._options.slot, status.system)
+        if made_here:
+            self._server.wait_for_slot()
+        slot = self._server.status().slot
         if slot is None:
             slot_share.note_made_here(self._context.store, self._options.slot, status.system)
             self._server.create_slot()
@@ -290,18 +304,15 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
 
     def _splits(self, at: CdcPosition, begin: int, found: Ahead) -> tuple[Split, ...]:
         """One split, since transactions come in one order; none if the table has no changes."""
-        there = self._there or checks.check_table(self._spec, self._server, self._options)
-        self._there = there
-        own = dict(there.own_types)
         if at.table in found.truncated:
             raise refusals.truncated(self._spec.name, self._server.location, at.lsn)
         rows, size = found.changes.get(at.table, (0, 0))
         if not rows:
             return ()
-        for message in found.relations:
-            relation = relation_of(message, own)
-            if relation.oid == at.table:
-                checks.check_relation(self._spec, relation, self._server.location)
+        relations = [one for one in found.relations if oid_of(one) == at.table]
+        own = self._own_types(relations)
+        for message in relations:
+            checks.check_relation(self._spec, relation_of(message, own), self._server.location)
         payload: dict[str, Any] = {
             "from": in_hex(begin),
             "to": in_hex(found.to),
@@ -312,6 +323,16 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
         if at.snapshot:
             payload["snapshot"] = at.snapshot
         return (Split(self._spec.name, payload, None, size),)
+
+    def _own_types(self, relations: Sequence[bytes]) -> dict[int, tuple[int, int]]:
+        """What the database's own types are made of that columns of the table have, by now or where it is described."""
+        there = self._there
+        if there is not None and any(
+            relation_of(one, dict(there.own_types)).has_own_types for one in relations
+        ):
+            there = None  # a type was made since the table was looked at
+        self._there = there or checks.check_table(self._spec, self._server, self._options)
+        return dict(self._there.own_types)
 
     def _pass_over(self, at: CdcPosition, to: int) -> None:
         """Let the server forget a part of its log that has nothing of the table, though no epoch says so.
@@ -336,5 +357,5 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Verifying):
             self._check(at, status)
         if "seen" in position:
             return SourcePlan((), position, exhausted=True)
-        payload: Mapping[str, Any] = {"now": limits.rows}
+        payload: Mapping[str, Any] = {"now": None if self._context.whole else limits.rows}
         return SourcePlan((Split(self._spec.name, payload),), {**position, "seen": True}, exhausted=True)

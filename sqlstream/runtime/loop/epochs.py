@@ -139,6 +139,7 @@ class EpochLoop:
         """Recover, and run epochs; however that ends, the last one that is published gets its results."""
         try:
             self._recover()
+            self._planner.reach()
             self._on_up()
             outcome = "stopped" if self._stop.requested else self._epochs()
         except Exception:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import SourcePlan
-from sqlstream.connectors.capabilities import Awaited, LeavingOut, Polled, StartingOnce
+from sqlstream.connectors.capabilities import Awaited, LeavingOut, Polled, Reaching, StartingOnce
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, PART_OF_MEMORY, SMALLER, Pace
 from sqlstream.runtime.loop.dimensions import Dimensions
@@ -94,6 +94,12 @@ class EpochPlanner:
         self._lanes.start(self._state.sources, now)
         if self._state.last is not None and self._state.last.rows_cap is not None:
             self._admission = replace(self._admission, cap=self._state.last.rows_cap)
+
+    def reach(self) -> None:
+        """Raise DiagnosticError if a source that is still read can't be reached."""
+        for name, source in self._program.sources.items():
+            if name not in self._state.finished and isinstance(source, Reaching):
+                source.reach()
 
     def look(self) -> Ready:
         """Ask the sources what they have, and decide whether an epoch is worth it."""

@@ -168,6 +168,7 @@ def _program(run: Attempts, last: Manifest | None, decided: EditPlan) -> Program
         ends=request.drain,
         accepted=request.accept,
         runs=True,
+        spark=request.spark,
     )
     program = program_of(request, run.journal, last, decided, context, run.who)
     sources = program.sources.values()

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Dimension, Orders, Sink, SinkWriter, Source
+from sqlstream.connectors.api import (
+    ConnectorContext,
+    Dimension,
+    Orders,
+    Sink,
+    SinkWriter,
+    Source,
+    SparkTables,
+)
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S
 from sqlstream.runtime.edits.deciding import EditedProgram
@@ -134,9 +142,16 @@ class RunRequest:
         """Who makes the driver's halves of connectors."""
         return self.connectors or REGISTERED
 
+    @property
+    def spark(self) -> SparkTables:
+        """What reads tables with the Spark of the runner, or starts it."""
+        from sqlstream.runtime.spark.tables import tables_of
+
+        return tables_of(self.runner, self.master, self.conf)
+
     def source_of(self, spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
         """The driver's half of a source that has this folder of a store for itself."""
-        context = ConnectorContext(store, self.base, folder=folder)
+        context = ConnectorContext(store, self.base, folder=folder, spark=self.spark)
         return self.driver_connectors.source(self.known_secrets.resolved(spec), context)
 
     def sink_of(self, spec: SinkSpec, store: CheckpointStore, known_as: str) -> Sink:

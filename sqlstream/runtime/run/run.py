@@ -51,6 +51,7 @@ def run(request: RunRequest) -> RunResult:
             request.master, request.conf, on_start=lambda: on_phase("starting Spark"), on_wait=on_phase
         )
         stop.on_interrupt = own_runner.kill
+        request = replace(request, runner=runner)
 
     def beat() -> None:
         status.write()

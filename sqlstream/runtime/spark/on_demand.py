@@ -29,6 +29,8 @@ from sqlstream_operators.state.open_caches import OpenCaches
 from sqlstream_planner.diagnostics import SqlstreamError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sqlstream.runtime.spark.jvm import Jvm
     from sqlstream.runtime.spark.stages import SparkJobRunner
 
@@ -78,6 +80,10 @@ class SparkOnDemand:
     def known_parallelism(self) -> int | None:
         """The cores as far as they are known without starting Spark."""
         return cores(self._master, self._conf) if self._runner is None else self._runner.parallelism
+
+    def session(self) -> SparkSession:
+        """Spark, started if it does not run."""
+        return self._started().session()
 
     def make_ready(self, job: EpochJob | None = None) -> bool:
         """Start Spark, if it does not run and `job` needs it. Raises DiagnosticError as `SparkJobRunner.start` does."""

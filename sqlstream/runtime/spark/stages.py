@@ -128,6 +128,10 @@ class SparkJobRunner:
         """The same: Spark runs."""
         return self._parallelism
 
+    def session(self) -> SparkSession:
+        """Spark, as it was started or found; epochs run in a session beside it."""
+        return self._owner
+
     def make_ready(self, job: EpochJob | None = None) -> bool:
         """Spark runs."""
         return False

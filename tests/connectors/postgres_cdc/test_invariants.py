@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.database import postgres_copies
+from sqlstream.connectors.database import copies
 from sqlstream.connectors.postgres_cdc import source
 from sqlstream_operators.duck.session import DuckSession
 from tests.connectors.postgres_cdc.reading import SLOTS, Reading, Row, by_key, cdc_spec, folded
@@ -87,7 +87,7 @@ def test_however_it_is_cut(
     ):
         cdc.rows(sql)
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_copies, "_FEWEST_ROWS", 1)
+        patch.setattr(copies, "_FEWEST_ROWS", 1)
         patch.setattr(source, "_IDLE_BYTES", 1000)
         patch.setattr(source, "_WINDOW", 200)
         one = Reading(cdc_spec(cdc, key=() if full else ("k",)), Path(name), duck)

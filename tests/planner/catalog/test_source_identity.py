@@ -97,6 +97,9 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
             "username",
             "password",
         ),  # of postgres-cdc: the position has the server and the table; of postgres the password
+        "driver",  # of jdbc: how it is read, not what
+        *(f"scan.partition.{name}" for name in ("column", "num", "lower-bound", "upper-bound")),
+        "scan.fetch-size",
         "publication.name",  # that it has all changes of the table is checked
         "streaming",  # of iceberg: whether a run ends
         "monitor-interval",
