@@ -299,7 +299,7 @@ class Session:
         catalog = self._declared.catalog
         for one in self._declared.pieces:
             if _declared_name(one) == found.name.lower() and {"TABLE", "VIEW"} & set(_head(one)):
-                return masked_sql(one.text, catalog.tables.values(), catalog.secrets) + ";"
+                return masked_sql(one.text, catalog) + ";"
         raise piece.refuse(
             "SHL004",
             f"`{name}` is a table of the state, which no statement creates",

@@ -88,7 +88,3 @@ class Cursor:
             )
         return query
 
-
-def dotted(table: exp.Table) -> str:
-    """The name of a table as it was written."""
-    return ".".join(part.name for part in table.parts)
