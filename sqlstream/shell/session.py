@@ -128,7 +128,8 @@ class Session:
                 "SHL001", "the shell explains queries only", "run `sqlstream explain` on the pipeline's file"
             )
         script = self._declared.parsed((*self._declared.pieces, query))
-        planned = plan_script(Script(tuple(self._only_declared(script.statements)), script.rendered))
+        statements = tuple(self._only_declared(script.statements))
+        planned = plan_script(Script(statements, script.rendered), self._declared.opened.base_dir)
         return Answer(plan=planned, warnings=planned.warnings)
 
     def _only_declared(self, statements: Sequence[Statement]) -> Iterator[Statement]:
