@@ -79,12 +79,16 @@ class _Same:
 
 
 def _text(source: Path | str) -> bytes | str | None:
-    """What is planned; None if it can't be read, if the file asks a catalog, or if a template may make another text of it, with files of its own."""
+    """What is planned; None if it can't be read, or if another plan may come of it: it asks a catalog, or a template makes
+    another text of it, with files of its own.
+    """
     try:
         text = source.read_bytes() if isinstance(source, Path) else source
     except OSError:
         return None
-    if re.search(r"create\s+catalog", text if isinstance(text, str) else text.decode(errors="replace"), re.IGNORECASE):
+    if re.search(
+        r"create\s+catalog", text if isinstance(text, str) else text.decode(errors="replace"), re.IGNORECASE
+    ):
         return None  # another table may be in the store by now
     braces = ("{{", "{%", "{#") if isinstance(text, str) else (b"{{", b"{%", b"{#")
     return None if any(brace in text for brace in braces) else text  # type: ignore[operator]

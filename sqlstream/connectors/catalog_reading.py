@@ -5,9 +5,7 @@ from __future__ import annotations
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream_planner.diagnostics import DiagnosticError
 
-_INSTEAD = (
-    "correct its options, or run again when it answers; tables that CREATE TABLE declares can be planned without it"
-)
+_INSTEAD = "correct its options, or run again when it answers; tables that CREATE TABLE declares can be planned without it"
 
 
 def location_of(name: str, where: str) -> str:

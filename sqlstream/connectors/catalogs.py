@@ -64,5 +64,7 @@ CATALOG_TYPES = CatalogRegistry(
     CatalogType(DELTA, "delta.catalog:DeltaCatalog"),
     CatalogType(DUCKDB, "duckdb.catalog:DuckDbCatalog"),
     # Known to users of Flink, and not here.
-    elsewhere=frozenset(names_in("jdbc hive generic_in_memory paimon hudi delta-catalog glue dynamodb mysql")),
+    elsewhere=frozenset(
+        names_in("jdbc hive generic_in_memory paimon hudi delta-catalog glue dynamodb mysql")
+    ),
 )

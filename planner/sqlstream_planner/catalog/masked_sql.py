@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from sqlstream_planner.catalog.foreign.descriptor import CatalogDef
 from sqlstream_planner.catalog.secrets import REFERENCE
-from sqlstream_planner.catalog.tables import Catalog
+from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.sql.dialect.lexer import comments, lex
 from sqlstream_planner.text.masking import HIDDEN
 
 
 def masked_sql(sql: str, catalog: Catalog) -> str:
     """Rendered SQL with stars for the passwords in the options of its tables and catalogs, and in comments."""
+    declared: list[TableDef | CatalogDef] = [*catalog.tables.values(), *catalog.catalogs]
     instead = {
         (option.key, option.value): REFERENCE.sub(HIDDEN, one.stored[option.key])
-        for one in (*catalog.tables.values(), *catalog.catalogs)
+        for one in declared
         for option in one.options
         if one.stored.get(option.key, option.value) != option.value
     }

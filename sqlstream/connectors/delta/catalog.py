@@ -9,7 +9,12 @@ from sqlstream.connectors.catalog_reading import away, location_of
 from sqlstream.connectors.delta.catalog_descriptor import DEFAULT
 from sqlstream.connectors.delta.source.columns import type_of
 from sqlstream.connectors.delta.source.log import DeltaLog
-from sqlstream.connectors.filesystem.paths import open_filesystem, resolve, split_location, without_credentials
+from sqlstream.connectors.filesystem.paths import (
+    open_filesystem,
+    resolve,
+    split_location,
+    without_credentials,
+)
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.places import below
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDef, FoundColumn, FoundTable
@@ -91,11 +96,7 @@ class DeltaCatalog:
             found = filesystem.get_file_info([f"{root}/{name}/{_LOG}" for name in names])
         except OSError as error:
             raise away(self._location, str(error)) from None
-        return [
-            name
-            for name, info in zip(names, found, strict=True)
-            if info.type == fs.FileType.Directory
-        ]
+        return [name for name, info in zip(names, found, strict=True) if info.type == fs.FileType.Directory]
 
     def _opened(self, inside: str) -> tuple[fs.FileSystem, str]:
         try:

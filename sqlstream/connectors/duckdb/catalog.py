@@ -89,9 +89,7 @@ class DuckDbCatalog:
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
-                connection.execute(
-                    f"ATTACH {quote_literal(str(self._path))} AS {_DATABASE} (READ_ONLY)"
-                )
+                connection.execute(f"ATTACH {quote_literal(str(self._path))} AS {_DATABASE} (READ_ONLY)")
                 return
             except duckdb.Error as error:
                 if "lock" not in str(error) or time.monotonic() > end:

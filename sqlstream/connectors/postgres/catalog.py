@@ -63,7 +63,8 @@ class PostgresCatalog:
         never_null = {
             str(name)
             for (name,) in connection.run(
-                "SELECT attname::text FROM pg_attribute WHERE attrelid = %s AND attnotnull AND attnum > 0", [there.oid]
+                "SELECT attname::text FROM pg_attribute WHERE attrelid = %s AND attnotnull AND attnum > 0",
+                [there.oid],
             )
         }
         key = connection.run(
@@ -91,9 +92,7 @@ class PostgresCatalog:
 
     def _asked(self, ask: Callable[[PostgresConnection], _T]) -> _T:
         connection = PostgresConnection(self._options, "", done="read")
-        connection.location = location_of(
-            self._catalog.name, connection.location.partition(" in ")[2]
-        )
+        connection.location = location_of(self._catalog.name, connection.location.partition(" in ")[2])
         try:
             connection.connect()
             return ask(connection)

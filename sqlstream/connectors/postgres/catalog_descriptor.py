@@ -40,9 +40,7 @@ DESCRIPTOR = CatalogDescriptor(
             required=True,
         ),
         OptionDef("username", _S, "who connects; without it as in `url` or PGUSER"),
-        OptionDef(
-            "password", _S, "the password; without it as PGPASSWORD or ~/.pgpass say", secret=True
-        ),
+        OptionDef("password", _S, "the password; without it as PGPASSWORD or ~/.pgpass say", secret=True),
         OptionDef("default-database", _S, "the schema that USE CATALOG begins with", default="public"),
     ),
     default_database=lambda settings: str(settings["default-database"]),

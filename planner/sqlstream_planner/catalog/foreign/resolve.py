@@ -179,7 +179,9 @@ class _Resolver:
                 note = f"the file's own tables are in {DEFAULT_CATALOG}.{DEFAULT_DATABASE}"
                 help_ = f"write USE CATALOG {name}" if is_catalog else self._catalogs_first()
                 raise DiagnosticError(
-                    Diagnostic("CAT014", f"there is no database `{name}` in {DEFAULT_CATALOG}", at, (note,), help_)
+                    Diagnostic(
+                        "CAT014", f"there is no database `{name}` in {DEFAULT_CATALOG}", at, (note,), help_
+                    )
                 )
         except NotThereError as error:
             help_ = f"write USE CATALOG {name}" if self._catalog(name) is not None else None
@@ -206,12 +208,16 @@ class _Resolver:
             f"there is no catalog `{name}`",
             at,
             (self._catalogs_note(),),
-            f"did you mean `{near}`?" if near else f"write CREATE CATALOG {name} WITH ('type' = '…', …) before",
+            f"did you mean `{near}`?"
+            if near
+            else f"write CREATE CATALOG {name} WITH ('type' = '…', …) before",
         )
 
     def _catalogs_note(self) -> str:
         names = self._declared.names
-        return f"this file creates {', '.join(f'`{n}`' for n in names)}" if names else "this file creates none"
+        return (
+            f"this file creates {', '.join(f'`{n}`' for n in names)}" if names else "this file creates none"
+        )
 
     def _catalogs_first(self) -> str | None:
         names = self._declared.names
@@ -228,7 +234,11 @@ class _Resolver:
         own = before[0].lower() == DEFAULT_CATALOG if len(before) == 2 else in_use is None
         if own and (not before or (len(before) < 3 and before[-1].lower() == DEFAULT_DATABASE)):
             return dotted((last,))
-        where = f"`{dotted(before)}`" if before or in_use is None else f"the catalog `{in_use.name}`, which is in use"
+        where = (
+            f"`{dotted(before)}`"
+            if before or in_use is None
+            else f"the catalog `{in_use.name}`, which is in use"
+        )
         self._errors.append(
             Diagnostic(
                 "CAT009",
@@ -308,9 +318,7 @@ class _Resolver:
         near = (error.near, parts[-1]) if error.database is None else (error.database, error.near)
         return dotted((catalog.name, *near)[-len(parts) :])
 
-    def _unknown(
-        self, parts: tuple[str, ...], at: Span, note: str, meant: str | None
-    ) -> tuple[str, ...]:
+    def _unknown(self, parts: tuple[str, ...], at: Span, note: str, meant: str | None) -> tuple[str, ...]:
         own = self._own.get(parts[-1].lower())
         help_ = f"did you mean `{meant}`?" if meant else None
         if help_ is None and own is not None and self._place.catalog is None and len(parts) > 1:

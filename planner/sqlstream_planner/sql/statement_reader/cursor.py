@@ -87,4 +87,3 @@ class Cursor:
                 "a query has no parameters", *at, help="write {{ var('name') }} and pass --var name=…"
             )
         return query
-
