@@ -113,6 +113,14 @@ def _spelled(name: str, known: Sequence[str]) -> str | None:
     return same[0] if same else None
 
 
+def same_name(name: str, known: Sequence[str]) -> str:
+    """The name as it is spelled there. Raises NotThereError, AmbiguousError."""
+    found = _spelled(name, known)
+    if found is None:
+        raise NotThereError(f"there is {_listed(known)}", did_you_mean(name, known))
+    return found
+
+
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{name}`" for name in names[:_MOST_NAMED])
     return f"{shown} …" if len(names) > _MOST_NAMED else shown

@@ -44,7 +44,8 @@ class ForeignTables:
     """The tables of catalogs that a file names, by their full names in lower case, as they would be declared.
 
     `left_out` are their columns that can't be; `broken` are names, in lower case too, whose mistakes are in `errors`.
-    `secrets` are what the references in the options of `catalogs` stand for.
+    `last` are those of the last statement. `secrets` are what the references in the options of `catalogs` stand for, and
+    `in_use` are the catalog and the database that USE has left.
     """
 
     tables: Mapping[str, CreateTable] = field(default_factory=dict)
@@ -53,6 +54,8 @@ class ForeignTables:
     errors: tuple[Diagnostic, ...] = ()
     catalogs: tuple[CatalogDef, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    last: tuple[Diagnostic, ...] = ()
+    in_use: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
 
 
 #: Of a file that names none.
@@ -64,7 +67,7 @@ def resolve(
 ) -> tuple[Script, ForeignTables]:
     """The script with full names for the tables of catalogs, and these tables; each is asked for once.
 
-    `own_databases` are names before the dot of tables that whoever plans has besides. Nothing is raised: mistakes are in
+    `own_databases` are names before the first dot of tables that whoever plans has besides. Nothing is raised: mistakes are in
     what is returned.
     """
     return _Resolver(script, catalogs, own_databases).resolve()
@@ -97,14 +100,21 @@ class _Resolver:
         }
 
     def resolve(self) -> tuple[Script, ForeignTables]:
-        statements = tuple(self._statement(statement) for statement in self._script.statements)
-        return replace(self._script, statements=statements), ForeignTables(
+        statements: list[Statement] = []
+        before = 0
+        for statement in self._script.statements:
+            before = len(self._errors)
+            statements.append(self._statement(statement))
+        catalog = self._place.catalog
+        return replace(self._script, statements=tuple(statements)), ForeignTables(
             MappingProxyType(self._tables),
             MappingProxyType(self._left_out),
             frozenset(self._broken),
             tuple(self._errors),
             tuple(self._declared.found.values()),
             MappingProxyType(self._declared.secrets),
+            tuple(self._errors[before:]),
+            (DEFAULT_CATALOG if catalog is None else catalog.name, self._place.database),
         )
 
     def _statement(self, statement: Statement) -> Statement:
@@ -257,7 +267,7 @@ class _Resolver:
         catalog, database = self._place.catalog, self._place.database
         if self._place.broken and len(parts) < 3:
             return self._given_up(parts)
-        if len(parts) == 2 and parts[0].lower() in self._own_databases:
+        if len(parts) > 1 and parts[0].lower() in self._own_databases:
             return parts
         if len(parts) > 3:
             return self._unknown(parts, at, "a name has a catalog, a database and a table", None)
@@ -324,7 +334,10 @@ class _Resolver:
         if help_ is None and own is not None and self._place.catalog is None and len(parts) > 1:
             help_ = f"write {own}"
         if help_ is None and len(parts) == 3 and self._catalog(parts[0]) is None:
-            help_ = f"write CREATE CATALOG {parts[0]} WITH ('type' = '…', …), or declare it with CREATE TABLE"
+            help_ = (
+                f"write CREATE CATALOG {parts[0]} WITH ('type' = '…', …), or declare it with "
+                f"CREATE TABLE {parts[-1]} (…) WITH (…), and write {parts[-1]}"
+            )
         if help_ is None and len(parts) == 2 and self._place.catalog is None:
             help_ = f"declare it with CREATE TABLE {parts[-1]} (…) WITH (…), and write {parts[-1]}"
         self._errors.append(Diagnostic("SQL013", f"unknown table `{dotted(parts)}`", at, (note,), help_))

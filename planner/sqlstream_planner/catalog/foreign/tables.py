@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.types import quote_identifier, quote_literal
@@ -13,6 +14,9 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.sql.qualified import dotted
 from sqlstream_planner.sql.statements import CreateTable, Option, PhysicalColumn, PrimaryKey
 from sqlstream_planner.text.masking import shown_options
+
+if TYPE_CHECKING:
+    from sqlstream_planner.catalog.tables import TableDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +86,8 @@ def _wrong(column: FoundColumn, cases: Counter[str]) -> str | None:
     return None
 
 
-def written(table: CreateTable) -> str:
-    """The declaration as text, without passwords, for people.
-
-    Raises nothing: what can't be declared is not in it.
-    """
+def written(table: TableDef) -> str:
+    """The declaration of a table of a catalog as text, without passwords."""
     lines = [
         f"  {quote_identifier(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}"
         for c in table.columns
