@@ -67,8 +67,8 @@ def resolve(
 ) -> tuple[Script, ForeignTables]:
     """The script with full names for the tables of catalogs, and these tables; each is asked for once.
 
-    `own_databases` are names before the first dot of tables that whoever plans has besides. Nothing is raised: mistakes are in
-    what is returned.
+    `own_databases` are names before the first dot of tables that whoever plans has besides. Nothing is raised: mistakes are
+    in what is returned.
     """
     return _Resolver(script, catalogs, own_databases).resolve()
 
