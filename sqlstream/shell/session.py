@@ -19,6 +19,7 @@ from sqlstream.shell.showing import dotted_words, like_of
 from sqlstream.shell.tables import STATE
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.schema import Column
+from sqlstream_planner.catalog.foreign.descriptor import DEFAULT_CATALOG
 from sqlstream_planner.catalog.foreign.tables import written
 from sqlstream_planner.catalog.masked_sql import masked_sql
 from sqlstream_planner.catalog.tables import Catalog, TableDef
@@ -202,6 +203,9 @@ class Session:
         if len(words) <= at:
             raise piece.refuse("SHL001", f"DROP {what} needs a name", f"write DROP {what} name", word=at)
         name = piece.words[at].text.lower()
+        if what == "CATALOG" and self._declared.foreign.in_use[0].lower() == name:
+            help_ = f"write USE CATALOG {DEFAULT_CATALOG} before it"
+            raise piece.refuse("SHL002", f"the catalog `{piece.words[at].text}` is in use", help_, word=at)
         for one in self._declared.typed:
             if _declared_name(one) == name and one.words[0].upper == "CREATE" and what in _head(one):
                 self._declared.typed.remove(one)

@@ -22,7 +22,7 @@ def names_catalogs(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTables:
-    """What a plan reads and writes of catalogs: the catalog's name with the table, in the order of the plan."""
+    """What a plan reads and writes of catalogs: the catalog's name with the table."""
 
     tables: tuple[tuple[str, FoundTable], ...] = ()
 
@@ -66,7 +66,9 @@ class _Reader:
 
 
 def _tables(plan: PhysicalPlan) -> Iterator[tuple[str, FoundTable]]:
-    for spec in (*plan.sources, *(one.source for one in plan.dimensions), *plan.sinks):
+    specs: list[SourceSpec | SinkSpec] = [*plan.sources, *plan.sinks]
+    specs += [one.source for one in plan.dimensions]
+    for spec in specs:
         parts = parts_of(spec.name)
         if len(parts) == 3:
             yield parts[0], _found(spec, parts)

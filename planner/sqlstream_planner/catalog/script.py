@@ -11,10 +11,11 @@ from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.foreign.resolve import NO_TABLES, ForeignTables
 from sqlstream_planner.catalog.foreign.tables import LeftOut
 from sqlstream_planner.catalog.like import merge_like
-from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.options import Role, find_option
 from sqlstream_planner.catalog.secrets import Secrets, hidden
 from sqlstream_planner.catalog.settings import default_settings, read_setting
-from sqlstream_planner.catalog.table_options import NO_CONNECTORS, read_options
+from sqlstream_planner.catalog.source_options import SOURCE_OPTIONS
+from sqlstream_planner.catalog.table_options import CONNECTOR, NO_CONNECTORS, read_options
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.sql.parse import Script
@@ -205,9 +206,9 @@ class _Builder:
         )
 
     def _like(self, table: CreateTable, like: Like) -> CreateTable | None:
-        source = self.merged.get(like.source.lower())
+        key = like.source.lower()
+        source = self.merged.get(key)
         if source is None:
-            key = like.source.lower()
             if key in self.foreign.broken or (key in self.declared and key not in self.views):
                 return None  # The source has errors of its own.
             near = did_you_mean(like.source, [t.name for t in self.merged.values()])
@@ -223,7 +224,34 @@ class _Builder:
                 )
             )
             return None
-        return merge_like(table, source, like, self.errors)
+        merged = merge_like(table, source, like, self.errors)
+        if merged is None or key not in self.foreign.tables:
+            return merged
+        return self._of_another_connector(table, source, merged, like)
+
+    def _of_another_connector(
+        self, table: CreateTable, source: CreateTable, merged: CreateTable, like: Like
+    ) -> CreateTable:
+        """What is like a table of a catalog, on another connector: nobody wrote the options that this may not have."""
+        own = {option.key: option.value for option in table.options}
+        connector = self.connectors.get(own.get(CONNECTOR, ""))
+        taken = [o for o in merged.options if o in source.options and o.key != CONNECTOR]
+        if connector is None or not taken:
+            return merged
+        known = (*connector.all_options, *SOURCE_OPTIONS)
+        strange = [o.key for o in taken if find_option(known, o.key) is None]
+        if not strange:
+            return merged
+        self.errors.append(
+            Diagnostic(
+                "CAT011",
+                f"LIKE: the connector '{connector.name}' has no option {', '.join(f'`{k}`' for k in strange)}",
+                like.span,
+                (f"`{source.name}` is a table of the connector '{source.options[0].value}'",),
+                f"write LIKE {like.source} (EXCLUDING OPTIONS)",
+            )
+        )
+        return replace(merged, options=tuple(o for o in merged.options if o.key not in strange))
 
 
 def _defined(table: CreateTable, connector: ConnectorDescriptor, out: tuple[LeftOut, ...]) -> TableDef:

@@ -92,6 +92,29 @@ def test_an_edit_from_a_written_declaration_to_the_catalog_s_and_back_keeps_all(
         assert sum(result.rows_read.values()) == 0
 
 
+def test_a_sink_that_is_written_out_and_back_goes_on(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same place by another name: the sink is found by what it is, and no row is written twice."""
+    source = "CREATE TABLE t (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
+    (tmp_path / "in").mkdir()
+    by_name = f"{store.created}\n{source}INSERT INTO bank.{store.database}.totals SELECT k, CAST(n AS DECIMAL(38, 2)), n FROM t;"
+    options = store.options.replace("orders", "totals")
+    written = (
+        f"{source}CREATE TABLE totals (k STRING, total DECIMAL(38, 2), n BIGINT) WITH ({options});\n"
+        "INSERT INTO totals SELECT k, CAST(n AS DECIMAL(38, 2)), n FROM t;"
+    )
+    for number, text in enumerate((by_name, written, by_name, written)):
+        (tmp_path / f"in/{number}.json").write_text(f'{{"k": "a", "n": {number}}}\n')
+        made = planned(tmp_path, text)
+        capsys.readouterr()
+        code = run_cli(["plan", str(tmp_path / "p.sql")])
+        shown = capsys.readouterr()
+        assert code == 0, shown.out + shown.err
+        run_here(made, tmp_path, state=".sqlstream/p", drain=False)
+    assert [n for _, _, n in store.totals()] == [0, 1, 2, 3]
+
+
 def _plan(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], str]:
     """The exit code of `plan`, the verdicts of its JSON, and all that is printed."""
     (folder / "p.sql").write_text(text)

@@ -104,6 +104,7 @@ def at(text: str, found: Diagnostic) -> str:
             "JOIN bank.public.orders c ON a.id = c.id",
             ["bank.public.orders", "lake.public.orders"],
         ),
+        ("INSERT INTO out SELECT bank.public.orders.id FROM bank.public.orders", ["bank.public.orders"]),
         (
             "INSERT INTO out SELECT bank.public.rates.id FROM bank.public.rates WHERE Bank.Public.Rates.rate > rates.id",
             ["bank.public.Rates"],
@@ -148,6 +149,12 @@ def test_what_a_name_means(text: str, expected: list[str]) -> None:
             "SQL010",
             "place",
             "`l` has a column `place`",
+        ),
+        (
+            "CREATE TABLE l (b INT) WITH ('connector' = 'changes') LIKE bank.public.orders; SELECT 1",
+            "CAT011",
+            "LIKE bank.public.orders",
+            "write LIKE bank.public.orders (EXCLUDING OPTIONS)",
         ),
         ("CREATE TABLE bank.public.t (a INT) WITH ('connector' = 'rows'); SELECT 1", "CAT009", "bank.public.t", "write t"),
         ("USE CATALOG bank; CREATE TEMPORARY VIEW v AS SELECT 1; SELECT 1", "CAT009", "v", "USE CATALOG default_catalog"),

@@ -20,12 +20,10 @@ def named_tables(query: exp.Query) -> dict[int, exp.Table]:
 
 
 def with_names(query: exp.Query, names: Mapping[int, tuple[str, ...]]) -> exp.Query:
-    """The query with these names for some of its tables, by their numbers; itself if there are none.
+    """The query with these names for some of its tables, by their numbers.
 
     Columns that say the whole name of a table (`lake.sales.orders.id`) say its last part then.
     """
-    if not names and not any(column.args.get("db") for column in query.find_all(exp.Column)):
-        return query
     made = query.copy()
     for column in list(made.find_all(exp.Column)):
         _shorten(column)

@@ -158,6 +158,8 @@ class _Resolver:
             for number, table in named.items()
         }
         changed = {number: name for number, name in names.items() if name != table_parts(named[number])}
+        if not changed and all(len(table_parts(table)) == 1 for table in named.values()):
+            return query
         return with_names(query, changed)
 
     # --------------------------------------------------------------------------------------------------- USE
