@@ -98,11 +98,12 @@ def test_a_sink_that_is_written_out_and_back_goes_on(
     """The same place by another name: the sink is found by what it is, and no row is written twice."""
     source = "CREATE TABLE t (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
     (tmp_path / "in").mkdir()
-    by_name = f"{store.created}\n{source}INSERT INTO bank.{store.database}.totals SELECT k, CAST(n AS DECIMAL(38, 2)), n FROM t;"
+    query = "SELECT k, CAST(n AS DECIMAL(38, 2)), n FROM t;"
+    by_name = f"{store.created}\n{source}INSERT INTO bank.{store.database}.totals {query}"
     options = store.options.replace("orders", "totals")
     written = (
         f"{source}CREATE TABLE totals (k STRING, total DECIMAL(38, 2), n BIGINT) WITH ({options});\n"
-        "INSERT INTO totals SELECT k, CAST(n AS DECIMAL(38, 2)), n FROM t;"
+        f"INSERT INTO totals {query}"
     )
     for number, text in enumerate((by_name, written, by_name, written)):
         (tmp_path / f"in/{number}.json").write_text(f'{{"k": "a", "n": {number}}}\n')
