@@ -10,7 +10,7 @@ from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.catalogs.stores import in_delta, in_postgres
+from tests.connectors.catalogs.stores import in_delta, in_duckdb, in_postgres
 from tests.connectors.postgres_server import PASSWORD, Database
 from tests.properties.in_process import run_here
 from tests.ui.dashboards import dashboard
@@ -59,6 +59,25 @@ def test_unit_tests_and_golden_runs(pipeline: Path, capfd: pytest.CaptureFixture
         assert PASSWORD not in shown
     golden = pipeline.parents[1] / "golden/p/bank.public.totals.csv"
     assert len(golden.read_text().splitlines()) == 4
+
+
+def test_a_test_that_begins_with_first_rows(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also of two tables that are looked up in one file of DuckDB."""
+    file = tmp_path / "p.sql"
+    file.write_text(
+        f"{in_delta(tmp_path).created} {in_duckdb(tmp_path)}\n"
+        "CREATE TABLE out (k STRING, r INT, n BIGINT) WITH ('connector' = 'blackhole');\n"
+        "INSERT INTO out SELECT o.k, r.rate, t.n FROM (SELECT *, PROCTIME() AS p FROM bank.sales.orders) AS o "
+        "LEFT JOIN marts.main.rates FOR SYSTEM_TIME AS OF o.p AS r ON r.k = o.k "
+        "LEFT JOIN marts.fin.totals FOR SYSTEM_TIME AS OF o.p AS t ON t.k = o.k;"
+    )
+    code, shown = command(capfd, "test", "--new", str(file))
+    assert code == 0, shown
+    written = (tmp_path / "p.test.yaml").read_text()
+    assert "bank.sales.orders:" in written
+    assert "{k: a, rate: 10, colour: red}" in written
+    code, shown = command(capfd, "test", str(file))
+    assert code == 0, shown
 
 
 def test_the_dashboard_asks_no_store(
