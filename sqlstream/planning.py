@@ -7,10 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sqlstream.connectors.catalogs import CATALOG_TYPES
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.type_oracle.installed import TYPES
 from sqlstream_planner import pipeline
 from sqlstream_planner.bind.script import Bound
+from sqlstream_planner.catalog.foreign.descriptor import Catalogs
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.expressions import oracle
@@ -28,9 +30,17 @@ def plan_file(
     search_path: Sequence[Path] = (),
     registry: Registry = REGISTERED,
     moved: Mapping[str, str] = MappingProxyType({}),
+    catalogs: Catalogs | None = None,
 ) -> pipeline.Planned:
-    """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`; constants that can't be computed are refused."""
+    """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`; constants that can't be computed are refused.
+
+    Catalogs that the file creates are asked for the tables that it names, unless others are given in their place. Their
+    paths are relative to the folder of the file.
+    """
     oracle.use(TYPES)
+    if catalogs is None:
+        folder = source.parent if isinstance(source, Path) else Path(file or "").parent
+        catalogs = CATALOG_TYPES.catalogs(str(folder))
     planned = pipeline.plan_file(
         source,
         connectors=registry.descriptors,
@@ -39,15 +49,17 @@ def plan_file(
         env=env,
         search_path=search_path,
         moved=moved,
+        catalogs=catalogs,
     )
     _refuse_wrong(planned.constants)
     return planned
 
 
-def plan_script(script: Script, registry: Registry = REGISTERED) -> pipeline.Planned:
-    """`plan_file` for statements that are parsed already."""
+def plan_script(script: Script, base_dir: Path, registry: Registry = REGISTERED) -> pipeline.Planned:
+    """`plan_file` for statements that are parsed already, of a file in `base_dir`."""
     oracle.use(TYPES)
-    planned = pipeline.plan_script(script, connectors=registry.descriptors)
+    catalogs = CATALOG_TYPES.catalogs(str(base_dir))
+    planned = pipeline.plan_script(script, connectors=registry.descriptors, catalogs=catalogs)
     _refuse_wrong(planned.constants)
     return planned
 

@@ -15,6 +15,8 @@ from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import Bound, bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.catalog.foreign.descriptor import NO_CATALOGS, Catalogs
+from sqlstream_planner.catalog.foreign.resolve import resolve
 from sqlstream_planner.catalog.masked_sql import masked_sql
 from sqlstream_planner.catalog.script import Declarations, declared
 from sqlstream_planner.catalog.secrets import Secrets
@@ -82,7 +84,7 @@ class Planned:
     @property
     def masked_sql(self) -> str:
         """The SQL that was planned, after templating, without passwords: what may be kept beside the plan."""
-        return masked_sql(self.rendered.text, self.catalog.tables.values(), self.secrets)
+        return masked_sql(self.rendered.text, self.catalog)
 
 
 @on_large_stack
@@ -95,22 +97,29 @@ def plan_file(
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
     moved: Mapping[str, str] = MappingProxyType({}),
+    catalogs: Catalogs = NO_CATALOGS,
 ) -> Planned:
     """Plan a file (a Path), or text given as a str under the name `file`, whose tables are on `connectors`.
 
+    `catalogs` are asked for the tables of those that the file creates.
     `moved` says which sources a state knows under another identity, as their data was elsewhere (`Catalog.moved`).
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
-    return plan_script(script, connectors=connectors, moved=moved)
+    return plan_script(script, connectors=connectors, moved=moved, catalogs=catalogs)
 
 
 @on_large_stack
 def plan_script(
-    script: Script, *, connectors: Connectors, moved: Mapping[str, str] = MappingProxyType({})
+    script: Script,
+    *,
+    connectors: Connectors,
+    moved: Mapping[str, str] = MappingProxyType({}),
+    catalogs: Catalogs = NO_CATALOGS,
 ) -> Planned:
     """Plan statements that are parsed already; see `plan_file`."""
-    found = declared(script, connectors)
+    script, foreign = resolve(script, catalogs)
+    found = declared(script, connectors, foreign)
     if found.errors:
         raise DiagnosticError(*found.errors, *_further(script, found))
     catalog = replace(found.catalog, moved=moved)

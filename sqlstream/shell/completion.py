@@ -22,11 +22,12 @@ from sqlstream_planner.text.name_lists import names_in
 KEYWORDS = tuple(
     names_in(
         """
-        ALL AND ANY AS ASC BETWEEN BY CASE CAST CREATE CROSS CUMULATE CURRENT_DATE CURRENT_TIMESTAMP DATE DESC DESCRIBE
-        DESCRIPTOR DISTINCT DROP ELSE END EXCEPT EXISTS EXIT EXPLAIN FALSE FILTER FOR FROM FULL FUNCTIONS GROUP HAVING
-        HELP HOP IN INNER INTERSECT INTERVAL INTO IS JOIN KEY LATERAL LEFT LIKE LIMIT NOT NULL OF ON OR ORDER OUTER
-        OVER PARTITION PRIMARY QUALIFY QUIT RESET RIGHT SELECT SESSION SET SHOW SYSTEM_TIME TABLE TABLES TEMPORARY
-        THEN TIME TIMESTAMP TRUE TUMBLE UNION UNNEST USING VALUES VIEW VIEWS WATERMARK WHEN WHERE WITH
+        ALL AND ANY AS ASC BETWEEN BY CASE CAST CATALOG CATALOGS CREATE CROSS CUMULATE CURRENT_DATE CURRENT_TIMESTAMP
+        DATABASES DATE DESC DESCRIBE DESCRIPTOR DISTINCT DROP ELSE END EXCEPT EXISTS EXIT EXPLAIN FALSE FILTER FOR
+        FROM FULL FUNCTIONS GROUP HAVING HELP HOP IN INNER INTERSECT INTERVAL INTO IS JOIN KEY LATERAL LEFT LIKE LIMIT
+        NOT NULL OF ON OR ORDER OUTER OVER PARTITION PRIMARY QUALIFY QUIT RESET RIGHT SELECT SESSION SET SHOW
+        SYSTEM_TIME TABLE TABLES TEMPORARY THEN TIME TIMESTAMP TRUE TUMBLE UNION UNNEST USE USING VALUES VIEW VIEWS
+        WATERMARK WHEN WHERE WITH
         """
     )
 )
@@ -41,12 +42,14 @@ _FIRST = (
     "SELECT",
     "SET",
     "SHOW",
+    "USE",
     "VALUES",
     "WITH",
 )
 _AFTER = {
-    "SHOW": ("TABLES", "VIEWS", "FUNCTIONS", "CREATE TABLE", "CREATE VIEW"),
-    "CREATE": ("TABLE", "TEMPORARY VIEW", "VIEW"),
+    "SHOW": ("TABLES", "VIEWS", "CATALOGS", "DATABASES", "FUNCTIONS", "CREATE TABLE", "CREATE VIEW"),
+    "CREATE": ("TABLE", "TEMPORARY VIEW", "VIEW", "CATALOG"),
+    "USE": ("CATALOG",),
     "DROP": ("TABLE", "VIEW"),
     "EXPLAIN": ("SELECT",),
 }
@@ -78,12 +81,14 @@ class Completer:
     session: Session
     _catalog: Catalog | None = None
     _columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _named: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _functions: tuple[str, ...] = ()
 
     def forget(self) -> None:
         """Look up tables and columns anew, as a statement may have declared others."""
         self._catalog = None
         self._columns.clear()
+        self._named.clear()
 
     def proposals(self, before: str, behind: str = "") -> Iterator[Proposal]:
         """What can stand between two texts, as far as the last statement of the first goes; it begins as what is typed."""
@@ -104,7 +109,7 @@ class Completer:
                 yield from _matching(word, _FIRST, "keyword")
             return
         if previous in _TABLE_BEFORE:
-            yield from _matching(word, self._tables(), "table")
+            yield from _matching(word, (*self._tables(), *self._in_catalogs(word)), "table")
             if previous == "FROM":
                 yield from _matching(word, ("TABLE(",), "keyword")
             return
@@ -133,6 +138,16 @@ class Completer:
             except SqlstreamError:
                 return ()
         return tuple(_as_written(name) for name in self._catalog.names)
+
+    def _in_catalogs(self, word: str) -> tuple[str, ...]:
+        """What may be typed next of a name in a catalog; each catalog and database is asked once until `forget`."""
+        key = word.rpartition(".")[0].lower()
+        if key not in self._named:
+            try:
+                self._named[key] = tuple(self.session.in_catalogs(word))
+            except SqlstreamError:
+                self._named[key] = ()
+        return self._named[key]
 
     def _scope(self, statement: str) -> dict[str, str]:
         """The tables that a statement reads, by what they are called in it, in lower case."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from sqlstream.connectors.catalogs import CATALOG_TYPES
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.shell.opening import Opened
 from sqlstream.shell.pieces import Piece, composed, generated
@@ -16,11 +17,14 @@ from sqlstream.shell.tables import STATE, readable, with_columns
 from sqlstream.state.committed import Committed, find_committed
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.catalog.foreign.descriptor import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalogs
+from sqlstream_planner.catalog.foreign.queries import named_tables
+from sqlstream_planner.catalog.foreign.resolve import ForeignTables, resolve
 from sqlstream_planner.catalog.script import declared
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, suggestion
 from sqlstream_planner.sql.parse import Script, parse_rendered
-from sqlstream_planner.sql.rendered import RenderedSql
+from sqlstream_planner.sql.qualified import name_of, parts_of
 from sqlstream_planner.sql.statements import CreateTable, CreateType, CreateView, Select, SetOption, Statement
 
 _UNLIMITED = f"\nLIMIT {2**61}"
@@ -41,7 +45,7 @@ class Declared:
     @property
     def catalog(self) -> Catalog:
         """What is declared without mistakes."""
-        return self.catalog_of(self.parsed(self.pieces).statements)[0]
+        return self.catalog_of(self.parsed(self.pieces))[0]
 
     @property
     def readable(self) -> Catalog:
@@ -54,13 +58,14 @@ class Declared:
         return tuple(f"{STATE}{r}" for r in self.readable_over(self.catalog, look=True).relations)
 
     def columns(self, name: str) -> tuple[Column, ...]:
-        """The columns that a table or view has in a SELECT. Raises DiagnosticError."""
-        quoted = (
-            ".".join(map(quote_identifier, name.split(".")))
-            if name.startswith(STATE)
-            else quote_identifier(name)
-        )
-        return self.schema(generated(f"SELECT * FROM {quoted}"))
+        """The columns that a table or view has in a SELECT; a name of one part is of the file's own.
+
+        Raises DiagnosticError.
+        """
+        parts = parts_of(name)
+        if len(parts) == 1:
+            parts = (DEFAULT_CATALOG, DEFAULT_DATABASE, *parts)
+        return self.schema(selecting(parts))
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -71,17 +76,30 @@ class Declared:
         """Statements as one script, with their source locations."""
         return parse_rendered(composed(pieces))
 
-    def catalog_of(self, statements: Sequence[Statement]) -> tuple[Catalog, tuple[Diagnostic, ...]]:
+    def catalog_of(self, script: Script) -> tuple[Catalog, tuple[Diagnostic, ...]]:
         """What statements declare without mistakes, and their mistakes."""
-        kept = tuple(
-            s for s in statements if isinstance(s, CreateTable | CreateView | CreateType | SetOption)
-        )
-        found = declared(Script(kept, self._empty), REGISTERED.descriptors)
-        return with_columns(found.catalog, self.opened.sinks), found.errors
+        return self._declared(*self.resolved(script))
+
+    def resolved(self, script: Script) -> tuple[Script, ForeignTables]:
+        """The script with full names for the tables of catalogs, and what these tables are."""
+        return resolve(script, self.catalogs, frozenset({STATE.rstrip(".")}))
 
     @cached_property
-    def _empty(self) -> RenderedSql:
-        return composed(())
+    def catalogs(self) -> Catalogs:
+        """What is asked for the tables of catalogs."""
+        return CATALOG_TYPES.catalogs(str(self.opened.base_dir))
+
+    @property
+    def foreign(self) -> ForeignTables:
+        """The catalogs that are declared, which one is in use, and their tables that are named."""
+        return self.resolved(self.parsed(self.pieces))[1]
+
+    def _declared(self, script: Script, foreign: ForeignTables) -> tuple[Catalog, tuple[Diagnostic, ...]]:
+        kept = tuple(
+            s for s in script.statements if isinstance(s, CreateTable | CreateView | CreateType | SetOption)
+        )
+        found = declared(replace(script, statements=kept), REGISTERED.descriptors, foreign)
+        return with_columns(found.catalog, self.opened.sinks), found.errors
 
     def settings(self) -> dict[str, str]:
         """What SET has set, by its name."""
@@ -122,7 +140,14 @@ class Declared:
         if last.query.args.get("order") is not None and last.query.args.get("limit") is None:
             # Its input ends, so that it can be ordered; a run could not.
             script = parse_rendered(composed((*self.pieces, piece), _UNLIMITED))
-        catalog, _ = self.catalog_of(script.statements[:-1])
+        script, foreign = self.resolved(script)
+        if foreign.last:
+            raise DiagnosticError(*foreign.last)
+        if any(name.lower() in foreign.broken for name in named(script.statements[-1])):
+            raise DiagnosticError(
+                *foreign.errors
+            )  # of a catalog that a statement before was the first to ask
+        catalog, _ = self._declared(replace(script, statements=script.statements[:-1]), foreign)
         return Script(script.statements[-1:], script.rendered), catalog
 
     def about_state(self, error: DiagnosticError) -> DiagnosticError:
@@ -157,8 +182,25 @@ class Declared:
             )
         return error
 
+    def table_name(self, parts: Sequence[str]) -> tuple[Catalog, str]:
+        """What is declared, with a table of this name, and what it is called there. Raises DiagnosticError."""
+        script, catalog = self.query(selecting(parts))
+        (name,) = named(script.statements[0])
+        return catalog, name
+
     def schema(self, piece: Piece) -> tuple[Column, ...]:
         """The columns of a query. Raises DiagnosticError."""
         script, catalog = self.query(piece)
         (root,) = self.readable_over(catalog, look=self.reads_state(piece)).bound(script).roots
         return tuple(root.sink.schema)
+
+
+def selecting(parts: Sequence[str]) -> Piece:
+    """A SELECT of all of a table, by the parts of its name."""
+    return generated(f"SELECT * FROM {'.'.join(map(quote_identifier, parts))}")
+
+
+def named(statement: Statement) -> tuple[str, ...]:
+    """The tables that a query reads."""
+    query = getattr(statement, "query", None)
+    return () if query is None else tuple(map(name_of, named_tables(query).values()))

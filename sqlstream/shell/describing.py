@@ -46,6 +46,8 @@ def table_rows(table: TableDef, types: Mapping[str, str]) -> Rows:
             extras,
             duckdb_sql(mark.expression) if mark is not None and timed else None,
         )
+    for left in table.left_out:
+        yield left.name, None, None, None, f"left out: {left.why}", None
 
 
 def column_rows(columns: Sequence[Column]) -> Rows:
@@ -57,6 +59,8 @@ def column_rows(columns: Sequence[Column]) -> Rows:
 def listed(catalog: Catalog, state: Sequence[str], written: Sequence[str]) -> Rows:
     """All tables and views, and the tables of the state; `written` are the sinks of the file, in lower case."""
     for table in catalog.tables.values():
+        if "." in table.name:
+            continue  # of another catalog
         yield table.name, _kind(table, written), _connector(table)
     for view in catalog.views.values():
         yield view.name, "view", None

@@ -9,6 +9,8 @@ Statements end with a semicolon and may have several lines.
   DESCRIBE t                    the columns of a table, view or query
   SHOW TABLES | VIEWS [LIKE …]  what can be selected from; state is `state.<operator>`
   SHOW FUNCTIONS [LIKE 'a%']    what can be called
+  SHOW CATALOGS | DATABASES     catalogs; SHOW DATABASES FROM c, SHOW TABLES FROM c.db: what is in them
+  USE CATALOG c | [c.]db        which catalog and database names are of
   SHOW CREATE TABLE | VIEW t    the statement, without passwords
   CREATE TABLE | VIEW …         declares for this session only; DROP takes it away
   SET                           the settings; SET 'name' = 'value' changes one for EXPLAIN and SELECT

@@ -15,7 +15,7 @@ from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.sql.parse import parse_rendered
 from sqlstream_planner.sql.rendered import RenderedSql
 
-_DECLARING = ("CREATE", "SET")
+_DECLARING = ("CREATE", "SET", "USE")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlstream.planning import plan_script
-from sqlstream.shell import describing
+from sqlstream.shell import describing, showing
 from sqlstream.shell.answers import Answer, listing
 from sqlstream.shell.declared import Declared
 from sqlstream.shell.help import HELP
 from sqlstream.shell.opening import Opened
-from sqlstream.shell.pieces import Piece
+from sqlstream.shell.pieces import GENERATED, Piece
 from sqlstream.shell.samples import Bounds
 from sqlstream.shell.selecting import selected
+from sqlstream.shell.showing import dotted_words, like_of
 from sqlstream.shell.tables import STATE
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.schema import Column
+from sqlstream_planner.catalog.foreign.descriptor import DEFAULT_CATALOG
+from sqlstream_planner.catalog.foreign.tables import written
 from sqlstream_planner.catalog.masked_sql import masked_sql
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, suggestion
 from sqlstream_planner.sql.parse import Script
+from sqlstream_planner.sql.qualified import dotted, parts_of
 from sqlstream_planner.sql.statements import (
     ComputedColumn,
     CreateTable,
     CreateView,
     PhysicalColumn,
     Statement,
+    UseCatalog,
+    UseDatabase,
 )
 
 #: Statements that write; the shell only reads.
 _WRITING = (
     "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "EXECUTE", "BEGIN", "ALTER", "UPSERT",
 )  # fmt: skip
-_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "CREATE TABLE t", "CREATE VIEW v")
+_SHOWN = (
+    *("TABLES", "VIEWS", "CATALOGS", "DATABASES", "CURRENT DATABASE", "FUNCTIONS"),
+    *("CREATE TABLE t", "CREATE VIEW v", "CREATE CATALOG c"),
+)
 
 
 class Session:
@@ -65,6 +74,10 @@ class Session:
         """The columns that a table or view has in a SELECT. Raises DiagnosticError."""
         return self._declared.columns(name)
 
+    def in_catalogs(self, word: str) -> Iterator[str]:
+        """Names of catalogs and in them that begin as a word that is typed. Raises what a catalog raises."""
+        return showing.proposed(self._declared, word)
+
     @contextmanager
     def run(self, piece: Piece, *, as_json: bool = False) -> Iterator[Answer]:
         """Run a statement; its rows are read while inside.
@@ -91,7 +104,7 @@ class Session:
             yield Answer(text=HELP)
         elif first in _WRITING:
             raise self._read_only(piece)
-        elif first in ("CREATE", "SET"):
+        elif first in ("CREATE", "SET", "USE"):
             yield self._declare(piece)
         else:
             yield from self._select(piece, as_json=as_json)
@@ -128,7 +141,8 @@ class Session:
                 "SHL001", "the shell explains queries only", "run `sqlstream explain` on the pipeline's file"
             )
         script = self._declared.parsed((*self._declared.pieces, query))
-        planned = plan_script(Script(tuple(self._only_declared(script.statements)), script.rendered))
+        statements = tuple(self._only_declared(script.statements))
+        planned = plan_script(Script(statements, script.rendered), self._declared.opened.base_dir)
         return Answer(plan=planned, warnings=planned.warnings)
 
     def _only_declared(self, statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -156,8 +170,8 @@ class Session:
         diagnostic = getattr(last, "diagnostic", None)
         if diagnostic is not None:
             raise DiagnosticError(diagnostic)
-        _, before = self._declared.catalog_of(script.statements[:-1])
-        catalog, errors = self._declared.catalog_of(script.statements)
+        _, before = self._declared.catalog_of(replace(script, statements=script.statements[:-1]))
+        catalog, errors = self._declared.catalog_of(script)
         new = [error for error in errors if error not in before]
         if new:
             raise DiagnosticError(*new)
@@ -168,6 +182,8 @@ class Session:
             except DiagnosticError as error:
                 self._declared.typed.pop()
                 raise self._declared.about_state(error) from None
+        if isinstance(last, UseCatalog | UseDatabase):
+            return Answer(text=f"using {dotted(self._declared.foreign.in_use)}")
         name = getattr(last, "name", "")
         return Answer(
             text=f"created {name}" if name else f"set {getattr(last, 'key', '')}",
@@ -179,19 +195,23 @@ class Session:
     def _drop(self, piece: Piece) -> Answer:
         words = [word.upper for word in piece.words]
         at = 2 if words[1:2] == ["TEMPORARY"] else 1
-        if words[at : at + 1] not in (["TABLE"], ["VIEW"]):
-            raise piece.refuse("SHL001", "DROP needs TABLE or VIEW", "write DROP VIEW v", word=at)
+        if words[at : at + 1] not in (["TABLE"], ["VIEW"], ["CATALOG"]):
+            raise piece.refuse("SHL001", "DROP needs TABLE, VIEW or CATALOG", "write DROP VIEW v", word=at)
         what = words[at]
         at += 3 if words[at + 1 : at + 3] == ["IF", "EXISTS"] else 1
         optional = words[at - 1] == "EXISTS"
         if len(words) <= at:
             raise piece.refuse("SHL001", f"DROP {what} needs a name", f"write DROP {what} name", word=at)
         name = piece.words[at].text.lower()
+        if what == "CATALOG" and self._declared.foreign.in_use[0].lower() == name:
+            help_ = f"write USE CATALOG {DEFAULT_CATALOG} before it"
+            raise piece.refuse("SHL002", f"the catalog `{piece.words[at].text}` is in use", help_, word=at)
         for one in self._declared.typed:
             if _declared_name(one) == name and one.words[0].upper == "CREATE" and what in _head(one):
                 self._declared.typed.remove(one)
                 return Answer(text=f"dropped {piece.words[at].text}")
-        if any(known.lower() == name for known in self._declared.catalog.names):
+        catalog = self._declared.catalog
+        if any(known.lower() == name for known in (*catalog.names, *(c.name for c in catalog.catalogs))):
             raise piece.refuse(
                 "SHL002",
                 f"`{piece.words[at].text}` is declared by the file, which the shell does not change",
@@ -226,8 +246,7 @@ class Session:
         if piece.words[at].upper in ("SELECT", "WITH", "FROM", "VALUES"):
             rows = describing.column_rows(self._declared.schema(piece.part(at)))
             return listing(describing.DESCRIBED, rows, as_json=as_json)
-        name = _dotted(piece, at)
-        found = self._find(piece, at, name)
+        found = self._find(piece, at)
         if isinstance(found, TableDef):
             computed = any(isinstance(column, ComputedColumn) for column in found.columns)
             types = {c.name: str(c.type) for c in self._declared.columns(found.name)} if computed else {}
@@ -236,14 +255,25 @@ class Session:
             describing.DESCRIBED, describing.column_rows(self._declared.columns(found.name)), as_json=as_json
         )
 
-    def _find(self, piece: Piece, at: int, name: str) -> TableDef | CreateView:
-        """A table or view by its name, which stands in a statement. Raises DiagnosticError (SHL004)."""
-        in_state = name.lower().startswith(STATE)
-        catalog = self._declared.readable if in_state else self._declared.catalog
+    def _find(self, piece: Piece, at: int) -> TableDef | CreateView:
+        """A table or view by its name, which stands in a statement. Raises DiagnosticError (SHL004; SQL013 of catalogs)."""
+        parts = dotted_words(piece, at)
+        name = ".".join(parts)
+        if name.lower().startswith(STATE):
+            catalog = self._declared.readable
+        else:
+            try:
+                catalog, name = self._declared.table_name(parts)
+            except DiagnosticError as error:
+                span = piece.rendered.span(piece.words[at].start, piece.words[at + 2 * len(parts) - 2].end)
+                raise DiagnosticError(
+                    *(replace(d, span=span) if _is_generated(d) else d for d in error.diagnostics),
+                    exit_code=error.exit_code,
+                ) from None
         found = catalog.table(name) or catalog.view(name)
         if found is None:
-            error = self._unknown(piece, at, name)
-            raise self._declared.about_state(error) if in_state else error
+            unknown = self._unknown(piece, at, name)
+            raise self._declared.about_state(unknown) if name.lower().startswith(STATE) else unknown
         return found
 
     def _unknown(self, piece: Piece, at: int, name: str) -> DiagnosticError:
@@ -261,15 +291,12 @@ class Session:
 
     def _show(self, piece: Piece, *, as_json: bool) -> Answer:
         words = [word.upper for word in piece.words]
-        if words[1:2] == ["CREATE"] and words[2:3] in (["TABLE"], ["VIEW"]) and len(words) > 3:
+        if words[1:2] == ["CREATE"] and words[2:3] in (["TABLE"], ["VIEW"], ["CATALOG"]) and len(words) > 3:
             return Answer(text=self._create_text(piece))
         what = words[1] if len(words) > 1 else ""
-        matches = self._like(piece, 2)
-        if what == "TABLES":
-            rows = describing.listed(
-                self._declared.catalog, self._declared.state_tables(), tuple(self._declared.opened.sinks)
-            )
-            return listing(describing.LISTED, (r for r in rows if matches(r[0] or "")), as_json=as_json)
+        if what in ("CATALOGS", "DATABASES", "SCHEMAS", "TABLES", "CURRENT"):
+            return showing.shown(self._declared, piece, as_json=as_json)
+        matches = like_of(piece, 2)
         if what == "VIEWS":
             names = [(view.name,) for view in self._declared.catalog.views.values() if matches(view.name)]
             return listing(("name",), names, as_json=as_json)
@@ -283,26 +310,23 @@ class Session:
             word=1,
         )
 
-    def _like(self, piece: Piece, at: int) -> Callable[[str], bool]:
-        """The condition of SHOW … LIKE 'pattern'. Raises DiagnosticError (SHL001)."""
-        words = piece.words[at:]
-        if not words or piece.words[1].upper == "CREATE":
-            return lambda name: True
-        if words[0].upper not in ("LIKE", "ILIKE") or len(words) != 2:
-            raise piece.refuse("SHL001", f"unexpected `{words[0].text}`", "write SHOW … LIKE 'a%'", word=at)
-        pattern = describing.like(words[1].text)
-        return lambda name: pattern.fullmatch(name) is not None
-
     def _create_text(self, piece: Piece) -> str:
-        name = _dotted(piece, 3)
-        found = self._find(piece, 3, name)
         catalog = self._declared.catalog
+        if piece.words[2].upper == "CATALOG":
+            name = piece.words[3].text
+        else:
+            found = self._find(piece, 3)
+            name = found.name
+            if isinstance(found, TableDef) and len(parts_of(name)) == 3:
+                return written(found) + ";"
         for one in self._declared.pieces:
-            if _declared_name(one) == found.name.lower() and {"TABLE", "VIEW"} & set(_head(one)):
-                return masked_sql(one.text, catalog.tables.values(), catalog.secrets) + ";"
+            if _declared_name(one) == name.lower() and piece.words[2].upper in _declared_kinds(one):
+                return masked_sql(one.text, catalog) + ";"
         raise piece.refuse(
             "SHL004",
-            f"`{name}` is a table of the state, which no statement creates",
+            f"`{name}` is a table of the state, which no statement creates"
+            if name.startswith(STATE)
+            else f"there is no {piece.words[2].text.lower()} `{name}` that a statement creates",
             "write DESCRIBE",
             word=3,
         )
@@ -317,14 +341,13 @@ class Session:
         )
 
 
-def _dotted(piece: Piece, at: int) -> str:
-    """The name that begins at a word: parts with dots between them."""
-    name = piece.words[at].text
-    for dot, part in zip(piece.words[at + 1 :: 2], piece.words[at + 2 :: 2], strict=False):
-        if dot.text != ".":
-            break
-        name += f".{part.text}"
-    return name
+def _is_generated(diagnostic: Diagnostic) -> bool:
+    return diagnostic.span is not None and diagnostic.span.file == GENERATED
+
+
+def _declared_kinds(piece: Piece) -> tuple[str, ...]:
+    """What SHOW CREATE may call what a statement creates."""
+    return ("CATALOG",) if "CATALOG" in _head(piece)[:2] else ("TABLE", "VIEW")
 
 
 def _head(piece: Piece) -> list[str]:
@@ -336,7 +359,7 @@ def _declared_name(piece: Piece) -> str:
     words = [word.upper for word in piece.words]
     if words[0] != "CREATE":
         return ""
-    at = next((i for i, word in enumerate(words[:5]) if word in ("TABLE", "VIEW", "TYPE")), None)
+    at = next((i for i, word in enumerate(words[:5]) if word in ("TABLE", "VIEW", "TYPE", "CATALOG")), None)
     if at is None:
         return ""
     at += 4 if words[at + 1 : at + 4] == ["IF", "NOT", "EXISTS"] else 1

@@ -69,9 +69,10 @@ class Dashboard:
             plan, sql = pipeline.begun()
             graph, at = Graph((), ()) if plan is None else graph_of(plan), {}
         else:
-            graph, sql = graph_of(pipeline.plan(manifest)), pipeline.sql(manifest)
+            plan, sql = pipeline.plan(manifest), pipeline.sql(manifest)
+            graph = graph_of(plan)
             at = figures(graph, manifest, pipeline.overview(), pipeline.history)
-        places = source_of(self._planner, sql)["clauses"]
+        places = source_of(self._planner, sql, plan)["clauses"]
         return {
             "epoch": None if manifest is None else manifest.epoch,
             "parallelism": None if manifest is None else manifest.parallelism,
@@ -85,7 +86,11 @@ class Dashboard:
     def source(self, pipeline: Pipeline, request: Request) -> Any:
         """Its SQL as it ran, rendered and without secrets, with what there is to say about it."""
         manifest = pipeline.last()
-        return source_of(self._planner, pipeline.begun()[1] if manifest is None else pipeline.sql(manifest))
+        if manifest is None:
+            plan, sql = pipeline.begun()
+        else:
+            plan, sql = pipeline.plan(manifest), pipeline.sql(manifest)
+        return source_of(self._planner, sql, plan)
 
     def epochs(self, pipeline: Pipeline, request: Request) -> Any:
         """A page of epochs, newest first."""

@@ -21,7 +21,9 @@ _ONE_AT_A_TIME = threading.Lock()
 def plan_of_edit(pipeline: Pipeline, planner: Planner, text: str) -> dict[str, Any]:
     """The plan of going on with `text`, with the graph of what would run; or the diagnostics of what is wrong with it."""
     try:
-        planned = planner.plan(text)
+        manifest = pipeline.last()
+        running = pipeline.begun()[0] if manifest is None else pipeline.plan(manifest)
+        planned = planner.plan(text, running)
         status = read_status(pipeline.store)
         request = RunRequest(
             planned.physical,
@@ -31,7 +33,11 @@ def plan_of_edit(pipeline: Pipeline, planner: Planner, text: str) -> dict[str, A
         )
         with _ONE_AT_A_TIME:
             made = planned_edit(
-                planned, request, own=True, tables=(), again=lambda known_as: planner.plan(text, known_as)
+                planned,
+                request,
+                own=True,
+                tables=(),
+                again=lambda known_as: planner.plan(text, running, known_as),
             )
     except DiagnosticError as error:
         return {"ok": False, "diagnostics": [d.to_json() for d in error.diagnostics]}

@@ -127,12 +127,15 @@ def _sample(
             CheckpointStore(scratch.path, sync=False), str(folder.absolute()), folder="sources/0", paced=False
         )
         if dimension:
-            batches = REGISTERED.dimension(DimensionSpec(spec), context).rows(duck)
-            first = next(iter(batches), None)
-            if first is None:
-                return Sample(spec.name, shape.columns, [])
-            duck.connection.register(_SAMPLED, first)
-            return Sample(spec.name, shape.columns, _texts(duck, columns))
+            reading = DuckSession()  # what is left of its result is open until it is closed
+            try:
+                first = next(iter(REGISTERED.dimension(DimensionSpec(spec), context).rows(reading)), None)
+                if first is None:
+                    return Sample(spec.name, shape.columns, [])
+                duck.connection.register(_SAMPLED, first)
+                return Sample(spec.name, shape.columns, _texts(duck, columns))
+            finally:
+                reading.close()
         source = REGISTERED.source(spec, context)
         plan = source.plan(source.initial_position(), Limits(rows=_ROWS, tasks=1))
         if not plan.splits:

@@ -1,7 +1,7 @@
 """The pipeline as each step runs it: its text by then, planned, with tables for the views that a test looks at.
 
-Nothing of the environment is read: variables of it that a test does not set have their own names as values, so that no
-password is needed.
+Nothing of the environment is read but what catalogs are asked with (`catalogs`): variables of it that a test does not set
+have their own names as values, so that no password is needed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlstream.planning import plan_file
 from sqlstream.project import Project, load_project
+from sqlstream.unit_tests.catalogs import with_environment
 from sqlstream.unit_tests.model import Edit, UnitTest
 from sqlstream.unit_tests.yaml_nodes import Scalar
 from sqlstream_operators.plan.types import quote_identifier, quote_literal
@@ -87,14 +88,17 @@ class Versions:
         sql = text.sql + "".join(_catching(view, table) for view, table in caught.items())
         project = self._project(text.file.parent)
         env = dict(text.env)
+        variables = {**project.variables, **dict(text.variables)}
+        search_path = (project.root / "macros", project.root)
         while True:
             try:
                 planned = plan_file(
                     sql,
                     file=str(text.file),
-                    variables={**project.variables, **dict(text.variables)},
+                    variables=variables,
                     env=env,
-                    search_path=(project.root / "macros", project.root),
+                    search_path=search_path,
+                    catalogs=with_environment(sql, text.file, variables, env, search_path),
                 )
             except DiagnosticError as error:
                 name = _missing(error)

@@ -107,6 +107,45 @@ def test_nothing_says_a_password_of_a_table(
             assert not [word for word in words(password) if word.encode() in content], (sign, path)
 
 
+CATALOGS = [
+    *(f"'type' = 'postgres', 'url' = '{url}'" for url in URLS),
+    "'type' = 'postgres', 'url' = 'postgresql://127.0.0.1:1/shop', 'username' = 'me', 'password' = '{0}'",
+    "'type' = 'postgres', 'url' = 'postgresql://127.0.0.1:1/shop', 'usr' = 'me', 'pasword' = '{0}'",
+    "'type' = 'delta', 'path' = 's3://key:{0}@no-such-bucket-of-ours/x?endpoint=http://127.0.0.1:1'",
+    "'type' = 'iceberg', 'catalog-type' = 'rest', 'uri' = 'http://127.0.0.1:1', 'token' = '{0}'",
+    "'type' = 'iceberg', 'catalog-type' = 'rest', 'uri' = 'http://127.0.0.1:1', 'credential' = 'me:{0}'",
+    "'type' = 'iceberg', 'catalog-type' = 'sql', 'uri' = 'postgresql+psycopg://me:{0}@127.0.0.1:1/db'",
+]
+
+
+@pytest.mark.parametrize("options", CATALOGS)
+def test_nothing_says_a_password_of_a_catalog(
+    tmp_path: Path, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its store is away: each command says so, at the table that needs it."""
+    monkeypatch.setattr("sqlstream_operators.state.object_files._RETRY_S", 0)
+    for number, sign in enumerate(SIGNS):
+        password = LEFT + sign + RIGHT
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        file, state = folder / "p.sql", folder / "state"
+        file.write_text(
+            f"CREATE CATALOG c WITH ({options.format(password)});\n"
+            "CREATE TABLE o (k INT) WITH ('connector' = 'blackhole');\nINSERT INTO o SELECT k FROM c.d.t;\n"
+        )
+        commands: list[list[str | Path]] = [
+            ["check", file],
+            ["explain", file, "--format", "json"],
+            ["plan", file, "--state-dir", state, "--json"],
+            ["sql", file, "-c", "SHOW CREATE CATALOG c"],
+            ["sql", file, "-c", "SHOW TABLES FROM c.d"],
+        ]
+        for command in commands if is_long() else commands[(number + CATALOGS.index(options)) % 5 :: 5]:
+            code, text = output_of(*command)
+            assert code != 0 or "SHOW CREATE CATALOG c" in command, text
+            assert not [word for word in words(password) if word in text], (sign, command, text)
+
+
 @pytest.mark.parametrize("where", ["s3://key:{0}@no-such-bucket-of-ours/x", "ftp://key:{0}@host/x"])
 @pytest.mark.parametrize("sign", SIGNS)
 def test_messages_with_the_address_of_a_state_directory(where: str, sign: str) -> None:

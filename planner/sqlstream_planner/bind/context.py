@@ -186,6 +186,16 @@ class BindContext:
         """The column of the outer rows of the sub-query with this id."""
         return next((rows.read[id_] for rows in self.outer if id_ in rows.read), None)
 
+    def left_out(self, name: str) -> tuple[str, ...]:
+        """Why tables of catalogs that are read have no column of this name here, though they have one there."""
+        tables = {read.table.name: read.table for read in self.read_tables.values()}
+        return tuple(
+            f"`{table.name}` has a column `{one.name}`, which is left out: {one.why}"
+            for table in tables.values()
+            for one in table.left_out
+            if one.name.lower() == name.lower()
+        )
+
     def span(self, node: exp.Expr) -> Span:
         """The place of a syntax node."""
         return span_of(node, self.rendered)

@@ -241,7 +241,9 @@ class Scope:
             notes: tuple[str, ...] = ("there is no FROM, so no column can be used",)
         else:
             where = f"`{owner.alias}` has" if owner is not None and owner.alias else "in scope are"
-            notes = (f"{where} the columns {_listed(names)}",)
+            left_out = self.context.left_out(parts[-1])
+            notes = (*left_out, f"{where} the columns {_listed(names)}")
+            help_ = None if left_out else help_
         self.context.fail(node, "SQL010", f"unknown column `{name}`", notes=notes, help=help_)
 
     def _other_help(self, node: exp.Column, name: str) -> str | None:

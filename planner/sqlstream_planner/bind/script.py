@@ -28,6 +28,7 @@ from sqlstream_planner.sql.datatypes import nulls_as
 from sqlstream_planner.sql.dialect import function_name
 from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
+from sqlstream_planner.sql.qualified import name_of
 from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateView,
@@ -279,7 +280,7 @@ class _ScriptBinder:
     # ----------------------------------------------------------------------------------------------- tables
 
     def _table(self, item: exp.Table) -> Node:
-        name = ".".join(p.name for p in item.parts)
+        name = name_of(item)
         view = self._catalog.view(name)
         if view is None:
             return self._tables.scan(self._tables.find(name, item), item)
@@ -399,7 +400,7 @@ class _ScriptBinder:
 def _tables_of(query: exp.Expr) -> list[str]:
     """The names in FROM that are not of the query's own CTEs."""
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
-    names = (".".join(p.name for p in table.parts) for table in query.find_all(exp.Table))
+    names = (name_of(table) for table in query.find_all(exp.Table))
     return list(dict.fromkeys(name for name in names if name and name.lower() not in own))
 
 

@@ -39,15 +39,10 @@ from sqlstream_planner.sql.statements import ComputedColumn, MetadataColumn, Phy
 def instead_of_unknown(name: str, near: str | None) -> str:
     """What to write in place of a table that nothing declares; `near`: one that may be meant.
 
-    >>> instead_of_unknown("cat.db.t", None)
-    'there are no catalogs or databases: declare it with CREATE TABLE t (…) WITH (…), and write t'
+    >>> instead_of_unknown("t", None)
+    'declare it with CREATE TABLE t (…) WITH (…)'
     """
-    last = name.rpartition(".")[2]
-    if last == name:
-        return f"did you mean `{near}`?" if near else f"declare it with CREATE TABLE {name} (…) WITH (…)"
-    if near:
-        return f"there are no catalogs or databases: write {near}"
-    return f"there are no catalogs or databases: declare it with CREATE TABLE {last} (…) WITH (…), and write {last}"
+    return f"did you mean `{near}`?" if near else f"declare it with CREATE TABLE {name} (…) WITH (…)"
 
 
 @dataclass(slots=True)

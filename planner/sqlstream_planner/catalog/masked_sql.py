@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from sqlstream_planner.catalog.secrets import REFERENCE, Secrets
-from sqlstream_planner.catalog.tables import TableDef
+from sqlstream_planner.catalog.foreign.descriptor import CatalogDef
+from sqlstream_planner.catalog.secrets import REFERENCE
+from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.sql.dialect.lexer import comments, lex
 from sqlstream_planner.text.masking import HIDDEN
 
 
-def masked_sql(sql: str, tables: Iterable[TableDef], secrets: Secrets) -> str:
-    """Rendered SQL with stars for the passwords in the options of its tables, and in comments."""
+def masked_sql(sql: str, catalog: Catalog) -> str:
+    """Rendered SQL with stars for the passwords in the options of its tables and catalogs, and in comments."""
+    declared: list[TableDef | CatalogDef] = [*catalog.tables.values(), *catalog.catalogs]
     instead = {
-        (option.key, option.value): REFERENCE.sub(HIDDEN, table.stored[option.key])
-        for table in tables
-        for option in table.options
-        if table.stored.get(option.key, option.value) != option.value
+        (option.key, option.value): REFERENCE.sub(HIDDEN, one.stored[option.key])
+        for one in declared
+        for option in one.options
+        if one.stored.get(option.key, option.value) != option.value
     }
     cuts: list[tuple[int, int, str]] = []
     tokens = lex(sql).tokens
@@ -26,7 +26,7 @@ def masked_sql(sql: str, tables: Iterable[TableDef], secrets: Secrets) -> str:
             cuts.append((value.start, value.end + 1, "'" + new.replace("'", "''") + "'"))
     for start, end in comments(sql):
         text = sql[start:end]
-        for secret in sorted(secrets.values.values(), key=len, reverse=True):
+        for secret in sorted(catalog.secrets.values.values(), key=len, reverse=True):
             text = text.replace(secret, HIDDEN) if secret else text
         cuts.append((start, end, text))
     done, parts = 0, []

@@ -8,14 +8,18 @@ from types import MappingProxyType
 
 from sqlstream_planner.catalog.columns import check_columns, check_metadata, check_watermark
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
+from sqlstream_planner.catalog.foreign.resolve import NO_TABLES, ForeignTables
+from sqlstream_planner.catalog.foreign.tables import LeftOut
 from sqlstream_planner.catalog.like import merge_like
-from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.options import Role, find_option
 from sqlstream_planner.catalog.secrets import Secrets, hidden
 from sqlstream_planner.catalog.settings import default_settings, read_setting
-from sqlstream_planner.catalog.table_options import NO_CONNECTORS, read_options
+from sqlstream_planner.catalog.source_options import SOURCE_OPTIONS
+from sqlstream_planner.catalog.table_options import CONNECTOR, NO_CONNECTORS, read_options
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.sql.parse import Script
+from sqlstream_planner.sql.qualified import parts_of
 from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateView,
@@ -66,18 +70,19 @@ class Declarations:
 _ANY_USE = ConnectorDescriptor("?", "any", (Role.SOURCE,), dimension=True)
 
 
-def declared(script: Script, connectors: Connectors) -> Declarations:
-    """What is declared, and all mistakes; see `read_catalog`."""
-    return _Builder(script, connectors).build()
+def declared(script: Script, connectors: Connectors, foreign: ForeignTables = NO_TABLES) -> Declarations:
+    """What is declared, beside the tables of catalogs that the script names, and all mistakes; see `read_catalog`."""
+    return _Builder(script, connectors, foreign).build()
 
 
 class _Builder:
     """Collects a script's declarations and everything that is wrong with them."""
 
-    def __init__(self, script: Script, connectors: Connectors) -> None:
+    def __init__(self, script: Script, connectors: Connectors, foreign: ForeignTables) -> None:
         self.script = script
         self.connectors = connectors
-        self.errors: list[Diagnostic] = []
+        self.foreign = foreign
+        self.errors: list[Diagnostic] = list(foreign.errors)
         self.warnings: list[Diagnostic] = []
         self.declared: dict[str, Span] = {}
         self.merged: dict[str, CreateTable] = {}
@@ -85,9 +90,11 @@ class _Builder:
         self.with_columns: dict[str, TableDef] = {}
         self.views: dict[str, CreateView] = {}
         self.settings = default_settings()
-        self.secrets: dict[str, str] = {}
+        self.secrets: dict[str, str] = dict(foreign.secrets)
 
     def build(self) -> Declarations:
+        for table in self.foreign.tables.values():
+            self._read(table, self.foreign.left_out.get(table.name.lower(), ()))
         for statement in self.script.statements:
             match statement:
                 case Unsupported():
@@ -111,7 +118,10 @@ class _Builder:
             self.connectors,
             tuple(self.warnings),
             Secrets(MappingProxyType(self.secrets)),
-            frozenset(self.declared.keys() - self.tables.keys() - self.views.keys()),
+            frozenset(self.declared.keys() - self.tables.keys() - self.views.keys())
+            | self.foreign.broken
+            | (self.foreign.tables.keys() - self.tables.keys()),
+            catalogs=self.foreign.catalogs,
         )
         return Declarations(catalog, tuple(self.errors), MappingProxyType(self.with_columns))
 
@@ -120,9 +130,9 @@ class _Builder:
             self.errors.append(
                 Diagnostic(
                     "CAT009",
-                    f"`{name}`: there are no catalogs or databases",
+                    f"`{name}`: the name of a table or view that a file declares has no dot",
                     span,
-                    help=f"write {name.rsplit('.', 1)[1]}",
+                    help=f"write {parts_of(name)[-1].replace('.', '_')}",
                 )
             )
             return False
@@ -159,12 +169,19 @@ class _Builder:
     def _table(self, statement: CreateTable) -> None:
         if not self._declare(statement.name, statement.name_span, statement.if_not_exists):
             return
+        out: tuple[LeftOut, ...] = ()
         before = len(self.errors)
         if statement.like is not None:
             merged = self._like(statement, statement.like)
             if merged is None:
                 return
+            out = self.foreign.left_out.get(statement.like.source.lower(), ())
             statement = merged
+        self._read(statement, out, before)
+
+    def _read(self, statement: CreateTable, out: tuple[LeftOut, ...], before: int | None = None) -> None:
+        """Read a declaration after LIKE; `before` is how many mistakes there were before it, `out` are columns left out."""
+        before = len(self.errors) if before is None else before
         self.merged[statement.name.lower()] = statement
         check_columns(statement, self.errors)
         check_watermark(statement, self.errors)
@@ -176,22 +193,23 @@ class _Builder:
             self.errors.extend(connector.validate(statement, settings))
         if connector is None or len(self.errors) > before:
             if right_columns and statement.as_select is None:
-                self.with_columns[statement.name.lower()] = _defined(statement, _ANY_USE)
+                self.with_columns[statement.name.lower()] = _defined(statement, _ANY_USE, out)
             return
         options = [option for option in statement.options if option.key not in NO_CONNECTORS]
         stored, secrets = hidden(statement.name, options, connector.all_options)
         self.secrets.update(secrets)
         self.tables[statement.name.lower()] = replace(
-            _defined(statement, connector),
+            _defined(statement, connector, out),
             options=statement.options,
             stored=MappingProxyType(stored),
             settings=MappingProxyType(settings),
         )
 
     def _like(self, table: CreateTable, like: Like) -> CreateTable | None:
-        source = self.merged.get(like.source.lower())
+        key = like.source.lower()
+        source = self.merged.get(key)
         if source is None:
-            if like.source.lower() in self.declared and like.source.lower() not in self.views:
+            if key in self.foreign.broken or (key in self.declared and key not in self.views):
                 return None  # The source has errors of its own.
             near = did_you_mean(like.source, [t.name for t in self.merged.values()])
             problem = "is a view" if like.source.lower() in self.views else "is not declared before"
@@ -206,10 +224,37 @@ class _Builder:
                 )
             )
             return None
-        return merge_like(table, source, like, self.errors)
+        merged = merge_like(table, source, like, self.errors)
+        if merged is None or key not in self.foreign.tables:
+            return merged
+        return self._of_another_connector(table, source, merged, like)
+
+    def _of_another_connector(
+        self, table: CreateTable, source: CreateTable, merged: CreateTable, like: Like
+    ) -> CreateTable:
+        """What is like a table of a catalog, on another connector: nobody wrote the options that this may not have."""
+        own = {option.key: option.value for option in table.options}
+        connector = self.connectors.get(own.get(CONNECTOR, ""))
+        taken = [o for o in merged.options if o in source.options and o.key != CONNECTOR]
+        if connector is None or not taken:
+            return merged
+        known = (*connector.all_options, *SOURCE_OPTIONS)
+        strange = [o.key for o in taken if find_option(known, o.key) is None]
+        if not strange:
+            return merged
+        self.errors.append(
+            Diagnostic(
+                "CAT011",
+                f"LIKE: the connector '{connector.name}' has no option {', '.join(f'`{k}`' for k in strange)}",
+                like.span,
+                (f"`{source.name}` is a table of the connector '{source.options[0].value}'",),
+                f"write LIKE {like.source} (EXCLUDING OPTIONS)",
+            )
+        )
+        return replace(merged, options=tuple(o for o in merged.options if o.key not in strange))
 
 
-def _defined(table: CreateTable, connector: ConnectorDescriptor) -> TableDef:
+def _defined(table: CreateTable, connector: ConnectorDescriptor, out: tuple[LeftOut, ...]) -> TableDef:
     """A table as it is declared, without options."""
     return TableDef(
         table.name,
@@ -225,4 +270,5 @@ def _defined(table: CreateTable, connector: ConnectorDescriptor) -> TableDef:
         table.temporary,
         table.name_span,
         table.options_span,
+        out,
     )

@@ -111,7 +111,8 @@ def hidden(
     shown: dict[str, str] = {}
     values: dict[str, str] = {}
     for option in options:
-        name = f"{quote(table, safe='')}.{quote(option.key, safe='')}"
+        # Full names of catalogs' tables have dots, and so have keys of options.
+        name = f"{quote(table, safe='').replace('.', '%2E')}.{quote(option.key, safe='')}"
         definition = find_option(known, option.key)
         if definition is not None and definition.hides(option.key):
             values[name] = option.value

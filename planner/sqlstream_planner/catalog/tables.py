@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
+from sqlstream_planner.catalog.foreign.descriptor import CatalogDef
+from sqlstream_planner.catalog.foreign.tables import LeftOut
 from sqlstream_planner.catalog.options import OptionValue, Role
 from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
@@ -20,7 +22,7 @@ class TableDef:
 
     `stored` are the options as plans have them: without `connector`, and references for secrets.
     `settings` has a value for every option of the connector that is set or has a default; keys of
-    patterns (`fields.#.kind`) are there as written.
+    patterns (`fields.#.kind`) are there as written. `left_out` are columns that a table of a catalog has besides.
     """
 
     name: str
@@ -36,6 +38,7 @@ class TableDef:
     temporary: bool
     span: Span
     options_span: Span
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -63,7 +66,8 @@ class Catalog:
 
     `secrets` are what references in tables' stored options stand for. `broken` are tables (in lower case) that are declared
     with mistakes, which are reported: what these may cause is not reported where they are used. `moved` says of identities
-    of sources as they are declared under which ones state knows their data (`SourceIdentity.known_as`).
+    of sources as they are declared under which ones state knows their data (`SourceIdentity.known_as`). `catalogs` are those
+    that the script creates; the tables of theirs that it names are among `tables`, by their full names.
     """
 
     tables: Mapping[str, TableDef]
@@ -74,6 +78,7 @@ class Catalog:
     secrets: Secrets = field(default_factory=Secrets)
     broken: frozenset[str] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict)
+    catalogs: tuple[CatalogDef, ...] = ()
 
     def table(self, name: str) -> TableDef | None:
         """The table of this name, or None."""

@@ -142,6 +142,36 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateCatalog:
+    """`CREATE CATALOG name WITH (…)`; `options_span` is the WITH clause, or the name where there is none."""
+
+    name: str
+    options: tuple[Option, ...]
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+    options_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class UseCatalog:
+    """`USE CATALOG name`."""
+
+    name: str
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    """`USE [catalog.]database`; `parts` has one name or both."""
+
+    parts: tuple[str, ...]
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """`CREATE [TEMPORARY] VIEW name [(columns)] AS query`."""
 
@@ -206,5 +236,15 @@ class Unsupported:
 
 
 Statement = (
-    SetOption | CreateTable | CreateView | CreateType | InsertInto | StatementSet | Select | Unsupported
+    SetOption
+    | CreateTable
+    | CreateView
+    | CreateType
+    | CreateCatalog
+    | UseCatalog
+    | UseDatabase
+    | InsertInto
+    | StatementSet
+    | Select
+    | Unsupported
 )

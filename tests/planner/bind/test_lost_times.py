@@ -74,8 +74,8 @@ def test_without_a_watermark_anywhere_one_is_to_be_declared() -> None:
 @pytest.mark.parametrize(
     ("statement", "help_"),
     [
-        ("SELECT * FROM c.db.t;", "there are no catalogs or databases: write t"),
-        ("SELECT * FROM default_catalog.default_database.t;", "there are no catalogs or databases: write t"),
+        ("SELECT * FROM c.db.t;", "write t"),
+        ("SELECT * FROM db.t;", "write t"),
         ("SELECT * FROM c.db.orders;", "declare it with CREATE TABLE orders (…) WITH (…), and write orders"),
         (
             "INSERT INTO db.orders SELECT * FROM t;",

@@ -278,12 +278,11 @@ def test_hints_are_kept_where_they_stand() -> None:
     ("text", "kind"),
     [
         ("DROP TABLE t", "DROP"),
-        ("USE CATALOG c", "USE"),
         ("ALTER TABLE t ADD (a INT)", "ALTER"),
         ("DESCRIBE t", "DESCRIBE"),
         ("SHOW TABLES", "SHOW"),
         ("EXPLAIN SELECT 1", "EXPLAIN"),
-        ("CREATE CATALOG c WITH ('type' = 'x')", "CREATE CATALOG"),
+        ("CREATE DATABASE d", "CREATE DATABASE"),
         ("CREATE TEMPORARY SYSTEM FUNCTION f AS 'a.b.C' LANGUAGE JAVA", "CREATE FUNCTION"),
         ("ADD JAR '/x.jar'", "ADD JAR"),
         ("RESET 'a'", "RESET"),

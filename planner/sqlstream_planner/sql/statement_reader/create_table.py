@@ -11,7 +11,9 @@ from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.sql.datatypes import exact_type, seconds_digits
 from sqlstream_planner.sql.dialect import TUPLE, SqlSyntaxError, range_of
-from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
+from sqlstream_planner.sql.qualified import name_of
+from sqlstream_planner.sql.statement_reader.cursor import Cursor
+from sqlstream_planner.sql.statement_reader.with_options import read_with
 from sqlstream_planner.sql.statements import (
     Column,
     ComputedColumn,
@@ -62,14 +64,14 @@ class TableReader:
         options_span = name_span
         at = p.here
         if p.take("WITH"):
-            options = self._options()
+            options = read_with(self._cursor)
             options_span = self._cursor.span(at, at + 4)
         like = self._like() if p.at("LIKE") else None
         as_select: exp.Query | None = None
         if p.take("AS"):
             as_select = self._cursor.query()
         return CreateTable(
-            name=dotted(name),
+            name=name_of(name),
             columns=tuple(body.columns),
             watermark=body.watermark,
             primary_key=body.primary_key,
@@ -204,36 +206,6 @@ class TableReader:
         expression = p.expression_here("an expression, such as ts - INTERVAL '5' SECOND")
         return Watermark(tuple(parts), expression, self._cursor.since(start), column_span)
 
-    def _options(self) -> tuple[Option, ...]:
-        p = self._cursor.parser
-        p.expect("(", after="WITH")
-        options: list[Option] = []
-        while not p.at(")"):
-            key_start = p.here
-            key = p.string("an option's name")
-            key_span = self._cursor.since(key_start)
-            p.expect("=", after="an option's name")
-            value_start = p.here
-            token = p._curr
-            if token and token.token_type in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-                raise SqlSyntaxError(
-                    "an option's value must be a string in single quotes",
-                    token.start,
-                    token.end + 1,
-                    help=f"write '{token.text}'",
-                    code="SQL006",
-                )
-            value = p.string("an option's value")
-            options.append(Option(key.name, value.name, key_span, self._cursor.since(value_start)))
-            if not p.take(","):
-                if p._curr and p._curr.token_type == TokenType.STRING:
-                    p.fail_at_token(p._curr, "expected a comma or `)`", "write a comma between two options")
-                break
-            if p.at(")"):
-                p.fail_at_token(p._prev, "nothing follows this comma", "remove the comma")
-        p.expect(")", after="the options")
-        return tuple(options)
-
     def _like(self) -> Like:
         p = self._cursor.parser
         start = p.here
@@ -250,7 +222,7 @@ class TableReader:
                     p.fail_here(" or ".join([", ".join(list(LikeFeature)[:-1]), list(LikeFeature)[-1]]))
                 rules.append((strategy, feature))
             p.expect(")")
-        return Like(dotted(source), tuple(rules), self._cursor.since(start))
+        return Like(name_of(source), tuple(rules), self._cursor.since(start))
 
 
 class _TableBody:

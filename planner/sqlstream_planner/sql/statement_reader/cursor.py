@@ -87,8 +87,3 @@ class Cursor:
                 "a query has no parameters", *at, help="write {{ var('name') }} and pass --var name=…"
             )
         return query
-
-
-def dotted(table: exp.Table) -> str:
-    """The name of a table as it was written."""
-    return ".".join(part.name for part in table.parts)

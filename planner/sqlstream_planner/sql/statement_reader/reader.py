@@ -12,9 +12,11 @@ from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
 from sqlstream_planner.sql.chunks import Chunk
 from sqlstream_planner.sql.dialect import SqlSyntaxError
 from sqlstream_planner.sql.dialect.lexer import HintBook
+from sqlstream_planner.sql.qualified import name_of
 from sqlstream_planner.sql.rendered import RenderedSql
+from sqlstream_planner.sql.statement_reader.catalogs import read_create_catalog, read_use
 from sqlstream_planner.sql.statement_reader.create_table import TableReader
-from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
+from sqlstream_planner.sql.statement_reader.cursor import Cursor
 from sqlstream_planner.sql.statements import (
     CreateType,
     CreateView,
@@ -28,13 +30,11 @@ from sqlstream_planner.sql.statements import (
 
 _UNSUPPORTED: dict[str, str | None] = {
     "CREATE FUNCTION": "write the expression in the query, or as a Jinja macro",
-    "CREATE CATALOG": "tables are declared in the file with CREATE TABLE",
-    "CREATE DATABASE": "tables are declared in the file with CREATE TABLE",
+    "CREATE DATABASE": "make it in the store; the file's own tables need none",
     "CREATE MODEL": None,
     "CREATE MATERIALIZED TABLE": "write CREATE TABLE and INSERT INTO",
     "DROP": "remove the CREATE statement from the file instead",
     "ALTER": "change the CREATE statement in the file instead",
-    "USE": "tables are declared in the file with CREATE TABLE",
     "SHOW": "`sqlstream explain` shows what a file has",
     "DESCRIBE": "`sqlstream explain` shows what a file has",
     "DESC": "`sqlstream explain` shows what a file has",
@@ -67,6 +67,8 @@ _STARTS = (
     "CREATE TABLE",
     "CREATE VIEW",
     "CREATE TYPE",
+    "CREATE CATALOG",
+    "USE",
     "SET",
     "WITH",
     "EXECUTE STATEMENT SET",
@@ -179,6 +181,8 @@ class StatementReader:
             return self._insert(start)
         if p.take("CREATE"):
             return self._create(start)
+        if p.take("USE"):
+            return read_use(self._cursor, start)
         if any(p.at(word) for word in _QUERIES):
             query = self._cursor.query()
             return Select(query, self._cursor.since(start))
@@ -255,7 +259,7 @@ class StatementReader:
             columns = self._cursor.names("a column")
         query = self._cursor.query()
         return InsertInto(
-            dotted(table), columns, query, overwrite, hint, self._cursor.since(start), table_span
+            name_of(table), columns, query, overwrite, hint, self._cursor.since(start), table_span
         )
 
     def _query_in_parentheses(self) -> bool:
@@ -275,11 +279,13 @@ class StatementReader:
             return self._create_view(start, temporary)
         if p.take("TYPE"):
             return self._create_type(start)
+        if p.take("CATALOG"):
+            return read_create_catalog(self._cursor, start)
         for kind, hint in _UNSUPPORTED.items():
             words = kind.split()
             if words[0] == "CREATE" and (p.at(*words[1:]) or p.at("SYSTEM", *words[1:])):
                 return self._unsupported(kind, hint, self._cursor.since(start), start)
-        return p.fail_here("TABLE, VIEW or TYPE", after="CREATE")
+        return p.fail_here("TABLE, VIEW, TYPE or CATALOG", after="CREATE")
 
     def _create_type(self, start: int) -> CreateType:
         p = self._cursor.parser
@@ -312,4 +318,4 @@ class StatementReader:
         p.expect("AS", after="the name of the view")
         query = self._cursor.query()
         span = self._cursor.since(start)
-        return CreateView(dotted(name), columns, query, if_not_exists, temporary, span, name_span)
+        return CreateView(name_of(name), columns, query, if_not_exists, temporary, span, name_span)
