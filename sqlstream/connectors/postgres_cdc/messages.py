@@ -7,15 +7,14 @@ is done by numpy over all; Python sees only the messages that describe tables, o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from sqlstream.connectors.database.postgres_catalog import FIRST_OWN, ThereColumn
-from sqlstream.connectors.database.postgres_fields import PADDING, Fields, Ints, integers
+from sqlstream.connectors.database.postgres_fields import Fields, Ints, integers
 from sqlstream_operators.errors import InternalError
 
 BEGIN, COMMIT, RELATION, TRUNCATE = b"BCRT"
@@ -89,12 +88,15 @@ class Messages:
     xids: Ints
 
     @classmethod
-    def of(cls, *messages: Iterable[bytes]) -> Messages:
-        """Messages, of which the first begins a transaction. Raises InternalError for what is not understood."""
-        found = list(chain(*messages))
-        data = np.frombuffer(b"".join((*found, PADDING)), np.uint8)
-        ends = np.cumsum(np.fromiter(map(len, found), np.int64, len(found)))
-        starts = np.concatenate(([0], ends[:-1])).astype(np.int64)[: len(found)]
+    def of(cls, first: Sequence[bytes], data: _Bytes, starts: Ints, ends: Ints) -> Messages:
+        """Some messages, and those behind them in `data`, which has PADDING; the first of all begins a transaction.
+
+        Raises InternalError for what is not understood.
+        """
+        before = np.cumsum([0, *map(len, first)], dtype=np.int64)
+        data = np.concatenate((np.frombuffer(b"".join(first), np.uint8), data))
+        starts = np.concatenate((before[:-1], starts + before[-1]))
+        ends = np.concatenate((before[1:], ends + before[-1]))
         kinds = data[starts]
         known = np.isin(
             kinds, np.frombuffer(bytes([BEGIN, COMMIT, RELATION, TRUNCATE, *CHANGES]) + _OTHERS, np.uint8)
@@ -102,7 +104,7 @@ class Messages:
         if not bool(known.all()):
             raise InternalError(f"a message of pgoutput of the unknown kind {chr(kinds[~known][0])}")
         begins = np.flatnonzero(kinds == BEGIN)
-        if len(found) and (not len(begins) or begins[0] != 0):
+        if len(kinds) and (not len(begins) or begins[0] != 0):
             raise InternalError("messages of pgoutput do not begin with a transaction")
         transaction = np.cumsum(kinds == BEGIN) - 1
         commits = integers(data, starts[begins] + 1, 8)

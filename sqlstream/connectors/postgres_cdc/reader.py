@@ -78,11 +78,8 @@ class CdcReader(TableReader):
             )
             for block in blocks(sent):
                 (field,) = fields_of(block, 1)
-                text = block.data.tobytes()
-                pairs = zip(field.starts.tolist(), (field.starts + field.lengths).tolist(), strict=True)
-                messages = Messages.of(
-                    [one for one in (begin, relation) if one], [text[a:b] for a, b in pairs]
-                )
+                first = [one for one in (begin, relation) if one]
+                messages = Messages.of(first, block.data, field.starts, field.starts + field.lengths)
                 yield messages
                 begin = messages.last(BEGIN) or begin
                 relation = messages.last(RELATION, int(payload["table"])) or relation
