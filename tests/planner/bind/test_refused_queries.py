@@ -379,7 +379,7 @@ REFUSED = [
     ("SELECT MAX_BY(DISTINCT s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside MAX_BY"),
     ("SELECT JSON_GROUP_OBJECT(s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside JSON_GROUP_OBJECT"),
     ("SELECT STRING_AGG(s, s) FROM t", "SQL100", "STRING_AGG with another argument in each row"),
-    ("SELECT k FROM default_catalog.default_database.t", "SQL013", "default_database.t"),
+    ("SELECT k FROM default_catalog.other.t", "SQL013", "default_catalog.other.t"),
     ("SELECT MAX(v, k) FROM t", "SQL100", "MAX with another argument in each row"),
     ("SELECT MAX(v, 0) FROM t", "TYP002", "0 can't say how many values"),
     ("SELECT APPROX_TOP_K(v, 2.5) FROM t", "TYP002", "2.5 can't say how many values"),
