@@ -16,6 +16,8 @@ from sqlstream_planner.sql.parse import parse_rendered
 from sqlstream_planner.sql.rendered import RenderedSql
 
 _DECLARING = ("CREATE", "SET", "USE")
+#: No mistake here: a file of declarations is something to ask questions of.
+_WRITES_NOTHING = "SQL050"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def opened(
     except DiagnosticError as error:
         if error.exit_code == 2:
             raise
-        mistakes = error.diagnostics
+        mistakes = tuple(found for found in error.diagnostics if found.code != _WRITES_NOTHING)
     if planned is None:
         return Opened(file, file.parent, _readable(_rendered(file, project, variables)), {}, store, mistakes)
     if store is None:

@@ -183,6 +183,14 @@ def test_what_is_declared_is_known_to_the_next_statement(sqlstream: Command, fil
     assert " --> -c:3:48" in err
 
 
+def test_a_file_that_only_declares(sqlstream: Command, tmp_path: Path) -> None:
+    declaring = tmp_path / "d.sql"
+    declaring.write_text(PIPELINE.split("CREATE VIEW", 1)[0])
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.json").write_text(json.dumps({"customer": "ada", "amount": "1.50"}) + "\n")
+    assert rows(sqlstream, declaring, "SELECT item, amount FROM orders") == ["item,amount", "ADA,1.50"]
+
+
 def test_describe_and_show(sqlstream: Command, file: Path) -> None:
     assert rows(sqlstream, file, "DESCRIBE orders")[1:] == [
         "customer,VARCHAR,true,,,",
