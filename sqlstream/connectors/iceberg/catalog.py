@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlstream.connectors.catalog_reading import away, location_of
-from sqlstream.connectors.iceberg.library import catalog_of, in_short, open_table, pyiceberg
-from sqlstream.connectors.iceberg.options import SQL, TablePlace
+from sqlstream.connectors.iceberg.library import catalog_of, failures, in_short, open_table, pyiceberg
+from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDef, FoundColumn, FoundTable
-from sqlstream_planner.text.masking import HIDDEN, secrets_in_url, without_password
+from sqlstream_planner.text.masking import without_password
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _NOT_OF_TABLES = "default-database"
-_MARKS = re.compile(r"[@/?#:]")
-#: What is shorter may stand anywhere, as a part of other words.
-_SHORTEST = 3
 
 
 class IcebergCatalog:
@@ -84,27 +80,12 @@ class IcebergCatalog:
     def _asked(self, ask: Callable[[], _T]) -> _T:
         """Raises DiagnosticError: ENV006 for a catalog that can't be asked, ENV009 without the library."""
         pyiceberg(self._place)
-        from pyiceberg.exceptions import RESTError
-
-        trouble: tuple[type[Exception], ...] = (OSError, RESTError)
-        if self._place.type == SQL:
-            from sqlalchemy.exc import SQLAlchemyError
-
-            trouble = (*trouble, SQLAlchemyError)
         try:
             if self._place.sqlite_file is not None:
                 self._catalog()
             return ask()
-        except trouble as error:
-            raise away(self._location, self._safe(in_short(error))) from error
-
-    def _safe(self, text: str) -> str:
-        """What a library says, without parts of a password that it has taken for a host, as of one with a bare @."""
-        uri = self._place.uri
-        for begin, end in secrets_in_url(uri):
-            for part in _MARKS.split(uri[begin:end]):
-                text = text.replace(part, HIDDEN) if len(part) > _SHORTEST else text
-        return text
+        except failures(self._place) as error:
+            raise away(self._location, in_short(error, self._place)) from error
 
 
 def _namespaces(catalog: Catalog, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

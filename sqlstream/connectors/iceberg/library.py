@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.extras import installed
 from sqlstream.connectors.iceberg.options import REST, SQL, TablePlace
 from sqlstream_operators.errors import InternalError
-from sqlstream_planner.text.masking import masked_message
+from sqlstream_planner.text.masking import HIDDEN, masked_message, secrets_in_url
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: How many lines of an error of the libraries are reported: behind them is what their developers need.
 _LINES = 2
+_MARKS = re.compile(r"[@/?#:]")
+#: What is shorter may stand anywhere, as a part of other words.
+_SHORTEST = 3
 _REST = "sqlstream.connectors.iceberg.rest_catalog.BoundedRestCatalog"
 #: A catalog and its connection, of a process and a file: one that is forked has others, and so has a copy that is restored.
 _Key = tuple[int, int, TablePlace, bool]
@@ -121,12 +125,19 @@ def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
             if number + 1 < ATTEMPTS and not final:
                 time.sleep(PAUSE_S * (1 + number))
                 continue
-            raise unusable(f"the table {place.shown}", in_short(error), done=done) from error
+            raise unusable(f"the table {place.shown}", in_short(error, place), done=done) from error
     raise InternalError("a last attempt neither succeeds nor fails")
 
 
-def in_short(error: Exception) -> str:
-    """What an error of the libraries says, without passwords and what only their developers need."""
+def in_short(error: Exception, place: TablePlace) -> str:
+    """What an error of the libraries says, without passwords and what only their developers need.
+
+    Of a password with a bare @ they take a part for the host, and say it.
+    """
     lines = [line.strip() for line in str(error).strip().splitlines()]
     shown = [line for line in lines if line and not line.startswith(("[SQL", "[parameters", "(Background"))]
-    return masked_message(", ".join(shown[:_LINES])) or type(error).__name__
+    text = masked_message(", ".join(shown[:_LINES])) or type(error).__name__
+    for begin, end in secrets_in_url(place.uri):
+        for part in _MARKS.split(place.uri[begin:end]):
+            text = text.replace(part, HIDDEN) if len(part) > _SHORTEST else text
+    return text

@@ -48,7 +48,7 @@ def test_edits(tmp_path: Path) -> None:
     assert "STA0" in refused(tmp_path, worse, accept=frozenset({"alter:o"}))
 
 
-@pytest.mark.parametrize("secret", ["hunter", "hun%2Fter"])
+@pytest.mark.parametrize("secret", ["hunter", "hun%2Fter", "other@hunter", "hunter@other"])
 def test_a_secret_is_not_told(tmp_path: Path, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlstream.connectors.iceberg.library.ATTEMPTS", 1)
     written(tmp_path, 0)
