@@ -107,7 +107,7 @@ class MergedChanges(KeyedContent):
                 yield task, found
 
     def _matching_rows(self, there: pa.Table) -> npt.NDArray[np.int64]:
-        numbered = there.append_column(_ROW, pa.array(range(len(there)), pa.int64()))
+        numbered = there.append_column(_ROW, pa.array(np.arange(len(there), dtype=np.int64)))
         matching = " AND ".join(
             f"t.{quote_identifier(name)} = k.{quote_identifier(name)}" for name in self._spec.primary_key
         )
