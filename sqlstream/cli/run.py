@@ -166,16 +166,17 @@ def command(
     planned, moved = known_sources(planned, state, origin, source_moved, base_dir, pipeline.again)
     physical = _with_files_per_epoch(planned.physical, max_files_per_epoch)
 
+    from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
+
+    hide_pandas_from_arrow()  # small epochs run here; before anything is imported that has Arrow look for it
     from sqlstream.cli.consent import until_agreed
     from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.runtime.api import RunRequest, run_pipeline
     from sqlstream.runtime.loop.epoch_warnings import EpochWarnings
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
-    from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
     from sqlstream.state.open_windows import left_open_after
 
-    hide_pandas_from_arrow()  # small epochs run here
     check_feedback(physical, planned.written, base_dir, state)
     progress = _progress(name, physical, state, log, log_level, as_json=as_json)
     tell = _Warnings(progress, planned.rendered.sources, log, log_level)
