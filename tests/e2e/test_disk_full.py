@@ -20,6 +20,7 @@ from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.conftest import Sqlstream
+from tests.small_disk import small_disk
 
 ROWS = 6_000
 KEYS = 1_500
@@ -49,16 +50,8 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
     folder = tmp_path / "disk"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "none", folder], capture_output=True, text=True
-    )
-    if made.returncode:
-        pytest.skip(f"a small file system can't be mounted here: {made.stderr.strip()}")
-    try:
+    with small_disk(folder, "24m"):
         yield Disk(folder)
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @dataclass

@@ -7,11 +7,14 @@ looked at, so no row is there twice, or comes back.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from sqlstream.connectors.filesystem.written_files import FILE_BYTES
+from sqlstream.connectors.lakehouse.options import AUTO_COMPACTION, COMPACTED_SIZE
+from sqlstream.connectors.options import flag, size_bytes
 from sqlstream_planner.diagnostics import Diagnostic
 
 #: How many small files of a partition are worth it, as for Delta's own `autoCompact`.
@@ -86,6 +89,13 @@ class Compaction(ABC, Generic[_Table]):
         for files in partitions:
             if len(files) >= FEWEST:
                 yield from (group for group in _of_size(files, self._file_bytes) if len(group) > 1)
+
+
+def compacted_bytes(options: Mapping[str, str]) -> int | None:
+    """What files should have that a sink makes of small ones, bytes; None: it makes none."""
+    return (
+        size_bytes(options, COMPACTED_SIZE.name, FILE_BYTES) if flag(options, AUTO_COMPACTION.name) else None
+    )
 
 
 def packed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -1,8 +1,15 @@
-"""Options of every sink that is a table in a lake. The planner has them, so nothing is imported here that is slow."""
+"""Options of every table in a lake. The planner has them, so nothing is imported here that is slow."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+from sqlstream_planner.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from sqlstream_planner.sql.statements import CreateTable
 
 _SINK = (Role.SINK,)
 AUTO_COMPACTION = OptionDef(
@@ -31,5 +38,18 @@ COMMIT_INTERVAL = OptionDef(
     maximum=86_400_000_000,  # others may delete files that no commit names after some days
     changes_output=False,
 )
-#: All of them.
+#: All of a sink.
 SINK_OPTIONS = (COMMIT_INTERVAL, AUTO_COMPACTION, COMPACTED_SIZE)
+
+
+def several_starts(table: CreateTable, starts: Sequence[str]) -> Iterator[Diagnostic]:
+    """What is wrong with a table that says more than once where reading begins; `starts` are the options that do."""
+    given = {option.key: option for option in table.options}
+    first, *others = [name for name in starts if name in given] or [""]
+    for name in others:
+        yield Diagnostic(
+            "OPT003",
+            f"`{first}` and `{name}` both say where reading begins",
+            given[name].key_span,
+            help="leave one out",
+        )

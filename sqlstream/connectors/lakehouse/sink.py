@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.lakehouse.commits import beside_others
+from sqlstream.connectors.lakehouse.compaction import Compaction
 from sqlstream.connectors.lakehouse.content import Content
 from sqlstream.connectors.lakehouse.waiting import WaitingEpoch, WaitingEpochs
 from sqlstream_operators.errors import MemoryExhaustedError, TargetError
@@ -78,6 +79,7 @@ class LakeSink(ABC, Generic[_Table]):
         content: Content[_Table],
         *,
         refused: type[Exception],
+        compaction: Compaction[_Table] | None,
     ) -> None:
         self._spec = spec
         self._log = log
@@ -85,6 +87,7 @@ class LakeSink(ABC, Generic[_Table]):
         self._refused = refused
         self._store = context.store
         self._waiting = WaitingEpochs(context.store, spec, context.known_as or spec.name)
+        self._compaction = compaction
         self._edit: TargetEdit | None = None
         self._is_set_up = False
 
@@ -110,9 +113,6 @@ class LakeSink(ABC, Generic[_Table]):
 
     def _alter(self, table: _Table) -> None:
         """Give the table the columns that the sink has and it lacks, in a commit before the epoch's, if that wasn't done."""
-
-    def _added(self, files: int) -> None:
-        """So many files were added, or about that."""
 
     # --------------------------------------------------------------------------------------- before an epoch
 
@@ -233,6 +233,11 @@ class LakeSink(ABC, Generic[_Table]):
         self._waiting.clear(in_order=self._content.merges)
         if waiting:
             self._added(sum(one.content["files"] for one in waiting))
+
+    def _added(self, files: int) -> None:
+        """So many files were added, or about that: a merge adds some that no task has written."""
+        if self._compaction is not None:
+            self._compaction.added(max(files, 1), self._log.open)
 
     @contextmanager
     def _unloaded(self, epoch: int) -> Iterator[None]:

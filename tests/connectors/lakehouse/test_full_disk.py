@@ -19,6 +19,7 @@ from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.delta import reading as delta
 from tests.connectors.iceberg.tables import OPTIONS
 from tests.properties.in_process import run_here
+from tests.small_disk import small_disk
 
 _ROWS = 40_000
 
@@ -26,15 +27,8 @@ _ROWS = 40_000
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Path]:
     """A disk of 300 kB."""
-    folder = tmp_path / "lake"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", folder], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with small_disk(tmp_path / "lake", "300k"):
+        yield tmp_path / "lake"
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["appended", "by key"])

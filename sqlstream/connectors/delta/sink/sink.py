@@ -14,11 +14,9 @@ from sqlstream.connectors.delta.library import deltalake, place_and_options
 from sqlstream.connectors.delta.sink.compaction import DeltaCompaction
 from sqlstream.connectors.delta.sink.log import TableLog
 from sqlstream.connectors.delta.sink.shape import check_shape, missing_columns, wanted_columns
-from sqlstream.connectors.filesystem.written_files import FILE_BYTES
+from sqlstream.connectors.lakehouse.compaction import compacted_bytes
 from sqlstream.connectors.lakehouse.content import Content
 from sqlstream.connectors.lakehouse.sink import LakeSink
-from sqlstream.connectors.options import size_bytes
-from sqlstream.formats.options import flag
 from sqlstream_operators.plan.spec import SinkSpec
 
 if TYPE_CHECKING:
@@ -31,12 +29,19 @@ class DeltaSink(LakeSink["DeltaTable"]):
     def __init__(
         self, spec: SinkSpec, context: ConnectorContext, log: TableLog, content: Content[DeltaTable]
     ) -> None:
-        super().__init__(spec, context, log, content, refused=deltalake().exceptions.CommitFailedError)
+        file_bytes = compacted_bytes(spec.options)
+        compaction = (
+            None if file_bytes is None else DeltaCompaction(spec.name, log.location, file_bytes, context.tell)
+        )
+        super().__init__(
+            spec,
+            context,
+            log,
+            content,
+            refused=deltalake().exceptions.CommitFailedError,
+            compaction=compaction,
+        )
         self._delta = log
-        self._compaction: DeltaCompaction | None = None
-        if flag(spec.options, "auto-compaction"):
-            file_bytes = size_bytes(spec.options, "compaction.file-size", FILE_BYTES)
-            self._compaction = DeltaCompaction(spec.name, log.location, file_bytes, context.tell)
 
     def _has_rows(self, table: DeltaTable) -> bool:
         return bool(table.file_uris())
@@ -70,7 +75,3 @@ class DeltaSink(LakeSink["DeltaTable"]):
         if new:
             # A commit before the epoch's: columns that are NULL everywhere harm nobody, and are not added twice.
             table.alter.add_columns(list(deltalake().Schema.from_arrow(pa.schema(new)).fields))
-
-    def _added(self, files: int) -> None:
-        if self._compaction is not None:
-            self._compaction.added(max(files, 1), self._log.open)

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException
 
 from sqlstream.connectors.api import ConnectorContext, TargetEdit
-from sqlstream.connectors.filesystem.written_files import FILE_BYTES
 from sqlstream.connectors.iceberg.sink.appended import AppendedFiles
 from sqlstream.connectors.iceberg.sink.compaction import IcebergCompaction
 from sqlstream.connectors.iceberg.sink.log import TableLog
 from sqlstream.connectors.iceberg.sink.merged import MergedChanges
 from sqlstream.connectors.iceberg.sink.shape import check_shape
 from sqlstream.connectors.iceberg.sink.writer import never_null
+from sqlstream.connectors.lakehouse.compaction import compacted_bytes
 from sqlstream.connectors.lakehouse.sink import LakeSink
-from sqlstream.connectors.options import size_bytes
-from sqlstream.formats.options import flag
 from sqlstream_operators.plan.spec import SinkSpec
 
 if TYPE_CHECKING:
@@ -36,12 +34,12 @@ class IcebergSink(LakeSink["Table"]):
     def __init__(
         self, spec: SinkSpec, context: ConnectorContext, log: TableLog, content: AppendedFiles | MergedChanges
     ) -> None:
-        super().__init__(spec, context, log, content, refused=CommitFailedException)
+        file_bytes = compacted_bytes(spec.options)
+        compaction = (
+            None if file_bytes is None else IcebergCompaction(spec.name, log, file_bytes, context.tell)
+        )
+        super().__init__(spec, context, log, content, refused=CommitFailedException, compaction=compaction)
         self._iceberg, self._kind = log, content
-        self._compaction: IcebergCompaction | None = None
-        if flag(spec.options, "auto-compaction"):
-            file_bytes = size_bytes(spec.options, "compaction.file-size", FILE_BYTES)
-            self._compaction = IcebergCompaction(spec.name, log, file_bytes, context.tell)
 
     def _has_rows(self, table: Table) -> bool:
         return any(True for _ in table.scan().plan_files())
@@ -67,7 +65,3 @@ class IcebergSink(LakeSink["Table"]):
     def _set_up(self) -> None:
         if self._content.owns_all_rows:
             self._iceberg.claim()
-
-    def _added(self, files: int) -> None:
-        if self._compaction is not None:
-            self._compaction.added(max(files, 1), self._log.open)

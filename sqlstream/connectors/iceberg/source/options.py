@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors.lakehouse.options import several_starts
 from sqlstream.connectors.options import bad_option, duration_us, flag, instant_us, number
 from sqlstream_planner.catalog.descriptor import Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -122,14 +123,7 @@ class IcebergOptions:
 def wrong_table(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
     """What is wrong with a table's options together."""
     given = {option.key: option for option in table.options}
-    starts = [name for name in STARTS if name in given]
-    for name in starts[1:]:
-        yield Diagnostic(
-            "OPT003",
-            f"`{starts[0]}` and `{name}` both say where reading begins",
-            given[name].key_span,
-            help="leave one out",
-        )
+    yield from several_starts(table, STARTS)
     as_of = next((name for name in AS_OF if name in given), None)
     if as_of is not None and settings.get("streaming") is True:
         yield Diagnostic(
