@@ -41,6 +41,7 @@ class EpochGroup:
         self.marks: Marks | None = None
         self._clients: dict[bool, Any] = {}
         self._noted: int | None = None
+        self._written_to: str | None = None
         self._client_error: str | None = None
 
     def offsets(self, record: Record) -> list[Any]:
@@ -82,10 +83,11 @@ class EpochGroup:
         if one.error is not None:
             return None  # there is no such topic
         epoch = self._remembered() if one.offset < 0 else int(one.offset)
-        if epoch is None:
+        partly = max((marks.epochs[share] for share in marks.beyond(epoch or 0)), default=None)
+        if epoch is None and (partly is None or marks.cut is None):
             return None
-        partly = max((marks.epochs[share] for share in marks.beyond(epoch)), default=None)
-        return Record(job, self._known_as, epoch, partly)
+        # Marks alone: a driver died in the first epoch of a topic that took the place of another.
+        return Record(job, self._known_as, epoch or 0, partly)
 
     def _committed(self, partitions: int, *, stable: bool, patience_s: float = _ANSWER_S) -> list[Any]:
         """The offsets of the epoch and of the shares' marks. Raises what `Failures` makes."""
@@ -148,12 +150,21 @@ class EpochGroup:
 
         return bool(self._call(look, stable=True))
 
+    def identify(self) -> None:
+        """Ask once which topic an epoch is about to be written to; never raises.
+
+        Asked before its epoch is committed: at the end of the run another topic may have the name, with none of its epochs.
+        """
+        if self._written_to is None:
+            with suppress(Exception):  # without an answer nothing is noted
+                self._written_to = self._topic_id()
+
     def note(self, epoch: int) -> None:
         """Keep in the state directory that the topic has an epoch, for when Kafka has forgotten; never raises."""
-        if epoch == self._noted or not self._store.exists(NAME):
+        if epoch == self._noted or self._written_to is None or not self._store.exists(NAME):
             return
         with suppress(Exception):  # it is a help, and Kafka knows better for a week
-            content = {"topic_id": self._topic_id(), "epoch": epoch}
+            content = {"topic_id": self._written_to, "epoch": epoch}
             self._store.put(self._place(), json.dumps(content).encode())
             self._noted = epoch
 

@@ -60,6 +60,10 @@ class Marks:
         """The shares that have a later epoch than this."""
         return frozenset(share for share, marked in self.epochs.items() if marked > epoch)
 
+    def at(self, epoch: int) -> frozenset[int]:
+        """The shares that have this very epoch."""
+        return frozenset(share for share, marked in self.epochs.items() if marked == epoch)
+
 
 class Shares:
     """The producers of the shares but the first, by their numbers (1 …), each with a maker of records."""

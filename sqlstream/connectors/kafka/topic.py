@@ -162,6 +162,7 @@ class Topic:
     def write_record(self, record: Record, *, over: Record | None) -> bool:
         """Make the epoch a part of the transaction. Nobody else can write one who is not fenced."""
         group, producing = self._connected()
+        group.identify()
         if self._exact:
             self._shares.mark(
                 lambda share, one: one.send_offsets([group.mark(record, share, self._cut)], group.name)
@@ -234,7 +235,7 @@ class Topic:
                 raise InternalError(
                     f"marks of {self.location} do not say how epoch {self._seen.partly} is cut"
                 )
-            return marks.cut, marks.beyond(self._seen.epoch)
+            return marks.cut, marks.at(self._seen.partly)
         most = 1
         if self._exact and self._maker.by_part:
             most = min(self._options.sink_parallelism or 1, self._partitions or 1)

@@ -316,6 +316,18 @@ def test_an_offset_that_kafka_forgot_is_remembered(made: list[Job], tmp_path: Pa
         job.epoch(come((4, "d")))
 
 
+def test_another_topic_of_the_name_has_no_epoch(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+    topic = topics.create()
+    job = new_job(made, tmp_path, topics, topic)
+    job.epoch(come((1, "a")))
+    topics.delete(topic)
+    topics.create(name=topic)
+    job.start()  # the driver of the run before ends only now
+    with pytest.raises(TargetError, match="epoch 1"):
+        job.epoch(come((2, "b")))
+    assert values(topics, topic) == []
+
+
 def test_a_user_who_may_not_write(made: list[Job], tmp_path: Path, topics: Topics) -> None:
     from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
     from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
