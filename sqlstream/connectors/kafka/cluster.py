@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from sqlstream.connectors.exactly_once.target import LostConnectionError
+from sqlstream.connectors.kafka.bootstrap import check_reachable
 from sqlstream.connectors.kafka.client import admin_config, confluent_kafka, made
 from sqlstream.connectors.kafka.options import KafkaOptions
 from sqlstream.connectors.kafka.positions import Offsets, Part
@@ -16,6 +18,8 @@ _T = TypeVar("_T")
 #: How long one request may take before it is repeated, s.
 _ASK_S = 10.0
 _PAUSE_S = 0.2
+#: How long brokers that never took a connection are tried, s: the client would try for all of the table's patience.
+_FIRST_S = 5.0
 #: For so long brokers must say that there is no such partition: one may hear of a new topic later than another, s.
 _GONE_S = 5.0
 #: How long a group's offsets are tried to be written, s.
@@ -26,12 +30,14 @@ class Cluster:
     """The brokers of a table, by one client, which is made with the first request.
 
     A request that they don't answer is repeated until the table's patience ends; then DiagnosticError (ENV010) is raised.
+    Brokers that take no connection when they are asked first are given a few seconds only.
     """
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._admin: Any = None
         self._trouble = ""
+        self._was_reached = False
         self._ask_s = min(_ASK_S, options.patience_s)
         self._gone_s = min(_GONE_S, options.patience_s / 2)
 
@@ -191,6 +197,7 @@ class Cluster:
     def _call(self, ask: Callable[[Any], _T], *, patience_s: float | None = None) -> _T:
         kafka = confluent_kafka()
         patience_s = self._options.patience_s if patience_s is None else patience_s
+        self._reach(min(patience_s, _FIRST_S))
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -204,6 +211,18 @@ class Cluster:
                 # What a client knows of leaders it may go on asking by, though these have changed.
                 self._admin = None
                 time.sleep(_PAUSE_S)
+
+    def _reach(self, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while not self._was_reached:
+            try:
+                check_reachable(self._options.brokers)
+            except LostConnectionError as error:
+                if time.monotonic() > deadline:
+                    raise self._away(str(error), patience_s) from error
+                time.sleep(_PAUSE_S)
+            else:
+                self._was_reached = True
 
     def _refused(self, reason: str) -> DiagnosticError:
         return DiagnosticError(

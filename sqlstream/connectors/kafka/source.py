@@ -23,6 +23,7 @@ from sqlstream.connectors.capabilities import (
     Confirming,
     LeavingOut,
     Polled,
+    Reaching,
     StartingOnce,
 )
 from sqlstream.connectors.kafka import losses
@@ -45,7 +46,16 @@ _SOON_S, _LATER_S, _WHILE_S = 0.02, 0.1, 5.0
 
 
 class KafkaSource(
-    Rereadable, Movable, Acknowledging, Awaited, Closing, Confirming, LeavingOut, Polled, StartingOnce
+    Rereadable,
+    Movable,
+    Acknowledging,
+    Awaited,
+    Closing,
+    Confirming,
+    LeavingOut,
+    Polled,
+    Reaching,
+    StartingOnce,
 ):
     """Topics, read partition by partition, each of which is a lane.
 
@@ -95,6 +105,10 @@ class KafkaSource(
     def poll_seconds(self) -> float | None:
         """Very soon while records come: asking takes about 2 ms."""
         return _SOON_S if self._clock() - self._busy_at < _WHILE_S else _LATER_S
+
+    def reach(self) -> None:
+        """Raise DiagnosticError (ENV010) for brokers that can't be reached, or that don't let this user in."""
+        self._cluster.cluster_id()
 
     def initial_position(self) -> Position:
         """Where reading begins, as the brokers say now. Raises DiagnosticError (DAT004, ENV010)."""

@@ -1,4 +1,4 @@
-"""The brokers are away when a run that writes to them starts: it says so within bounds, and the next run writes all."""
+"""The brokers are away when a run starts: it says so within bounds, and the next run reads and writes all."""
 
 from __future__ import annotations
 
@@ -58,5 +58,49 @@ def test_a_run_begins_while_the_brokers_are_away(tmp_path: Path) -> None:
         done = sqlstream(tmp_path, "run")
         assert done.returncode == 0, done.stderr
         assert sorted(json.loads(value or b"")["k"] for value in topics.values("written")) == [*range(5)]
+    finally:
+        broker.close()
+
+
+READING = """CREATE TABLE t (k INT) WITH ('connector' = 'kafka', 'topic' = 'read', 'format' = 'json',
+  'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = '{ends}',
+  'properties.bootstrap.servers' = '{broker}');
+CREATE TABLE o (k INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+INSERT INTO o SELECT k FROM t;
+"""
+
+
+@pytest.mark.kill
+def test_a_run_that_reads_begins_while_the_brokers_are_away(tmp_path: Path) -> None:
+    broker = new_broker()
+
+    def write(ends: str) -> None:
+        (tmp_path / "p.sql").write_text(READING.format(broker=broker.bootstrap, ends=ends))
+
+    def told(command: str) -> None:
+        done = sqlstream(tmp_path, command)
+        assert done.returncode == 5, done.stderr
+        first, *rest = done.stderr.splitlines()
+        assert first == f"error[ENV010]: Kafka's brokers can't be reached at {broker.bootstrap}"
+        assert "Connection refused" in rest[0]
+        assert "trying again" not in done.stderr, "it never was up: nobody would see that it can't start"
+
+    try:
+        topics = Topics(broker)
+        topics.create(name="read")
+        topics.produce("read", [json.dumps({"k": n}) for n in range(5)])
+        broker.kill()
+        write("unbounded")
+        told("run")
+        broker.start()
+        write("latest-offset")
+        done = sqlstream(tmp_path, "run")
+        assert done.returncode == 0, done.stderr
+        broker.kill()
+        write("unbounded")
+        told("run")
+        told("plan")
+        lines = [line for path in (tmp_path / "out").glob("*.json") for line in path.read_text().splitlines()]
+        assert sorted(json.loads(line)["k"] for line in lines) == [*range(5)]
     finally:
         broker.close()
