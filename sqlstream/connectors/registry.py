@@ -1,6 +1,7 @@
 """The connectors by the name that `'connector' = '…'` gives them: one line each.
 
-A descriptor is plain data, so that a file can be checked at once; what reads and writes is imported when it is used.
+A descriptor is plain data, so that a file can be checked at once; it is imported when a file names it, and what reads and
+writes when it is used.
 """
 
 from __future__ import annotations
@@ -8,24 +9,11 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
-from sqlstream.connectors.datagen.descriptor import DESCRIPTOR as DATAGEN
-from sqlstream.connectors.delta.descriptor import DESCRIPTOR as DELTA
-from sqlstream.connectors.duckdb.descriptor import DESCRIPTOR as DUCKDB
-from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR as FILESYSTEM
-from sqlstream.connectors.iceberg.descriptor import DESCRIPTOR as ICEBERG
-from sqlstream.connectors.jdbc.descriptor import DESCRIPTOR as JDBC
-from sqlstream.connectors.kafka.descriptor import DESCRIPTOR as KAFKA
-from sqlstream.connectors.nexmark.descriptor import DESCRIPTOR as NEXMARK
-from sqlstream.connectors.one_row.descriptor import DESCRIPTOR as ONE_ROW
-from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
-from sqlstream.connectors.postgres_cdc.descriptor import DESCRIPTOR as POSTGRES_CDC
-from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
-from sqlstream.connectors.spark.descriptor import DESCRIPTOR as SPARK
-from sqlstream.connectors.upsert_kafka.descriptor import DESCRIPTOR as UPSERT_KAFKA
-from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
+from sqlstream_planner.catalog.descriptor import ONE_ROW, ConnectorDescriptor, Connectors
+from sqlstream_planner.catalog.lazy import Lazy, loaded
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.text.name_lists import names_in
 
@@ -50,29 +38,40 @@ if TYPE_CHECKING:
 class Connector:
     """A connector: its descriptor, and where the rest of it is, as `module:name` or as it is.
 
-    `source` and `sink` are factories (a SourceFactory, a SinkFactory, or a class whose instance is one). `batch_input`
-    says which files of a source DuckDB can read by itself in a golden run; None: all goes through the connector.
+    `described` is the descriptor, or what imports it. `source` and `sink` are factories (a SourceFactory, a SinkFactory, or
+    a class whose instance is one). `batch_input` says which files of a source DuckDB can read by itself in a golden run;
+    None: all goes through the connector.
     `dimension` makes tables for lookup joins. `tasks` are modules that factories import when a task needs them. `combines`:
-    its readers read several splits at once (`Split.parts`).
+    its readers read several splits at once (`Split.parts`). `internal`: no table can name it.
     """
 
-    descriptor: ConnectorDescriptor
+    described: ConnectorDescriptor | Lazy[ConnectorDescriptor]
     source: str | SourceFactory | None = None
     sink: str | SinkFactory | None = None
     batch_input: str | BatchInput | None = None
     dimension: str | DimensionFactory | None = None
     tasks: tuple[str, ...] = ()
     combines: bool = False
+    internal: bool = False
+
+    @property
+    def name(self) -> str:
+        """What `'connector' = '…'` calls it."""
+        return self.described.name
+
+    @property
+    def descriptor(self) -> ConnectorDescriptor:
+        """What it says of itself."""
+        return loaded(self.described)
 
 
 class Registry:
     """Connectors by name. Makes both halves of their sources and sinks, on the driver and in tasks."""
 
     def __init__(self, *connectors: Connector, elsewhere: frozenset[str] = frozenset()) -> None:
-        self._by_name = {connector.descriptor.name: connector for connector in connectors}
-        # Those that a table can be on.
+        self._by_name = {connector.name: connector for connector in connectors}
         self.descriptors = Connectors(
-            tuple(c.descriptor for c in connectors if c.descriptor.roles), elsewhere=elsewhere
+            tuple(c.described for c in connectors if not c.internal), elsewhere=elsewhere
         )
 
     def __iter__(self) -> Iterator[Connector]:
@@ -80,7 +79,7 @@ class Registry:
 
     def with_connector(self, connector: Connector) -> Registry:
         """The same with one more, or with another of its name."""
-        others = [c for c in self if c.descriptor.name != connector.descriptor.name]
+        others = [c for c in self if c.name != connector.name]
         return Registry(*others, connector, elsewhere=self.descriptors.elsewhere)
 
     def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
@@ -110,6 +109,7 @@ class Registry:
     def preload(self) -> None:
         """Import everything, as a process does that others are forked from."""
         for connector in self:
+            loaded(connector.described)
             for part in (connector.source, connector.sink):
                 if part is not None:
                     _loaded(part)
@@ -175,62 +175,69 @@ def _loaded(part: Any) -> Any:
     return pkgutil.resolve_name(f"sqlstream.connectors.{part}") if isinstance(part, str) else part
 
 
+def _lazy(name: str) -> Lazy[ConnectorDescriptor]:
+    """The descriptor in the folder that is called as the connector is."""
+    return Lazy(name, partial(_loaded, f"{name.replace('-', '_')}.descriptor:DESCRIPTOR"))
+
+
 REGISTERED = Registry(
     Connector(
-        FILESYSTEM,
+        _lazy("filesystem"),
         source="filesystem.factory:FileSourceFactory",
         sink="filesystem.factory:FileSinkFactory",
         batch_input="filesystem.batch_input:batch_input",
         dimension="filesystem.dimension:FileDimensionFactory",
         tasks=("filesystem.reader", "filesystem.sink"),
     ),
-    Connector(DATAGEN, source="datagen.source:DatagenFactory"),
-    Connector(NEXMARK, source="nexmark.source:NexmarkFactory"),
-    Connector(ONE_ROW, source="one_row.source:OneRowFactory"),
-    Connector(PRINT, sink="print.sink:PrintSinkFactory"),
-    Connector(BLACKHOLE, sink="blackhole.sink:Blackhole"),
+    Connector(_lazy("datagen"), source="datagen.source:DatagenFactory"),
+    Connector(_lazy("nexmark"), source="nexmark.source:NexmarkFactory"),
+    Connector(_lazy(ONE_ROW), source="one_row.source:OneRowFactory", internal=True),
+    Connector(_lazy("print"), sink="print.sink:PrintSinkFactory"),
+    Connector(_lazy("blackhole"), sink="blackhole.sink:Blackhole"),
     Connector(
-        DUCKDB, sink="database.factory:DuckSinkFactory", dimension="database.duckdb_dimension:DuckDimension"
+        _lazy("duckdb"),
+        sink="database.factory:DuckSinkFactory",
+        dimension="database.duckdb_dimension:DuckDimension",
     ),
     Connector(
-        POSTGRES,
+        _lazy("postgres"),
         source="postgres.source:PostgresSourceFactory",
         sink="database.factory:PostgresSinkFactory",
         dimension="database.postgres_dimension:PostgresDimension",
     ),
     Connector(
-        KAFKA,
+        _lazy("kafka"),
         source="kafka.factory:KafkaSourceFactory",
         sink="kafka.sink:KafkaSinkFactory",
         tasks=("kafka.reader",),
         combines=True,
     ),
     Connector(
-        UPSERT_KAFKA,
+        _lazy("upsert-kafka"),
         source="upsert_kafka.factory:UpsertKafkaSourceFactory",
         sink="upsert_kafka.sink:UpsertKafkaSinkFactory",
         tasks=("kafka.reader",),
         combines=True,
     ),
     Connector(
-        DELTA,
+        _lazy("delta"),
         source="delta.source.factory:DeltaSourceFactory",
         sink="delta.sink.factory:DeltaSinkFactory",
         tasks=("delta.source.reader", "delta.sink.writer"),
     ),
     Connector(
-        POSTGRES_CDC,
+        _lazy("postgres-cdc"),
         source="postgres_cdc.factory:CdcFactory",
         tasks=("postgres_cdc.reader",),
     ),
     Connector(
-        ICEBERG,
+        _lazy("iceberg"),
         source="iceberg.source.factory:IcebergSourceFactory",
         sink="iceberg.sink.factory:IcebergSinkFactory",
         tasks=("iceberg.source.reader", "iceberg.sink.writer"),
     ),
-    Connector(SPARK, source="spark.factory:SparkFactory", dimension="spark.factory:SparkLookups"),
-    Connector(JDBC, source="jdbc.factory:JdbcFactory", dimension="jdbc.factory:JdbcLookups"),
+    Connector(_lazy("spark"), source="spark.factory:SparkFactory", dimension="spark.factory:SparkLookups"),
+    Connector(_lazy("jdbc"), source="jdbc.factory:JdbcFactory", dimension="jdbc.factory:JdbcLookups"),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(

@@ -42,6 +42,15 @@ def test_check_imports_nothing_that_only_a_run_needs(tmp_path: Path) -> None:
     assert sorted({*_HEAVY} & {*found}) == []
 
 
+def test_check_imports_the_connectors_that_a_file_names(tmp_path: Path) -> None:
+    found = imported(tmp_path, "check", "pipelines/nexmark/q2.sql")
+    descriptors = sorted(name for name in found if name.endswith((".descriptor", ".catalog_descriptor")))
+    assert [name for name in descriptors if name.startswith("sqlstream.")] == [
+        "sqlstream.connectors.nexmark.descriptor",
+        "sqlstream.connectors.print.descriptor",
+    ]
+
+
 def test_a_run_that_begins_does_not_import_pandas(tmp_path: Path) -> None:
     """Arrow would, a fifth of a second, where it is installed: it is hidden from Arrow before anything of it is imported."""
     state = str(tmp_path / "state")

@@ -105,7 +105,7 @@ def _rows(text: str) -> list[tuple[list[str], str, str]]:
     return found
 
 
-@pytest.mark.parametrize("descriptor", REGISTERED.descriptors.descriptors, ids=lambda d: d.name)
+@pytest.mark.parametrize("descriptor", [*REGISTERED.descriptors], ids=lambda d: d.name)
 def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor) -> None:
     section = _page(descriptor.name)
     known = {o.name.replace("fields.#", "fields.<c>"): o for o in descriptor.all_options}

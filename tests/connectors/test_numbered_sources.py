@@ -141,7 +141,8 @@ def test_datagen_is_throttled_as_documented(tmp_path: Path) -> None:
 def test_what_a_descriptor_says_can_be_made() -> None:
     for connector in REGISTERED:
         descriptor = connector.descriptor
-        internal = not descriptor.roles  # no table can name it
+        internal = connector.internal
+        assert internal == (not descriptor.roles)
         assert (connector.source is not None) == (internal or Role.SOURCE in descriptor.roles)
         assert (connector.sink is not None) == (Role.SINK in descriptor.roles)
         if connector.source is not None:

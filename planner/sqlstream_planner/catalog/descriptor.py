@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_planner.catalog.lazy import Lazy, checked_names, loaded
 from sqlstream_planner.catalog.options import (
     BOTH,
     OptionDef,
@@ -259,17 +260,15 @@ class Connectors:
     here. Raises ValueError if two have one name.
     """
 
-    descriptors: tuple[ConnectorDescriptor, ...] = ()
+    descriptors: tuple[ConnectorDescriptor | Lazy[ConnectorDescriptor], ...] = ()
     printing: str = "print"
     elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        names = [d.name for d in self.descriptors]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two connectors have one name: {names}")
+        checked_names(self.descriptors, "connectors")
 
     def __iter__(self) -> Iterator[ConnectorDescriptor]:
-        return iter(self.descriptors)
+        return (loaded(d) for d in self.descriptors)
 
     def __getitem__(self, name: str) -> ConnectorDescriptor:
         found = self.get(name)
@@ -279,7 +278,7 @@ class Connectors:
 
     def get(self, name: str) -> ConnectorDescriptor | None:
         """The connector of this name, None if there is none."""
-        return next((d for d in self.descriptors if d.name == name), None)
+        return next((loaded(d) for d in self.descriptors if d.name == name), None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -288,7 +287,7 @@ class Connectors:
 
     def sinks(self, able: Callable[[ConnectorDescriptor], bool] = lambda descriptor: True) -> tuple[str, ...]:
         """The names of those that are sinks and `able`."""
-        return tuple(d.name for d in self.descriptors if Role.SINK in d.roles and able(d))
+        return tuple(d.name for d in self if Role.SINK in d.roles and able(d))
 
 
 def format_option(formats: Sequence[FormatDescriptor]) -> OptionDef:

@@ -81,7 +81,6 @@ def read_options(
 def _connector(
     table: CreateTable, by_key: Mapping[str, Option], connectors: Connectors, errors: list[Diagnostic]
 ) -> ConnectorDescriptor | None:
-    available = "connectors: " + ", ".join(f"{c.name} ({c.description})" for c in connectors)
     option = by_key.get(CONNECTOR)
     if option is None:
         errors.append(
@@ -89,7 +88,7 @@ def _connector(
                 "OPT004",
                 f"`{table.name}` has no connector",
                 table.options_span,
-                notes=(available,),
+                notes=(_available(connectors),),
                 help="add WITH ('connector' = '…')" if not table.options else "add 'connector' = '…'",
             )
         )
@@ -105,8 +104,13 @@ def _connector(
                 if known
                 else f"there is no connector '{option.value}'",
                 option.value_span,
-                notes=(available,),
+                notes=(_available(connectors),),
                 help=f"did you mean '{near}'?" if near and not known else None,
             )
         )
     return connector
+
+
+def _available(connectors: Connectors) -> str:
+    """All that there are: to name them all imports them all."""
+    return "connectors: " + ", ".join(f"{c.name} ({c.description})" for c in connectors)

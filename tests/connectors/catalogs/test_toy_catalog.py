@@ -69,7 +69,7 @@ def test_two_types_of_one_name_and_an_option_that_is_called_like_a_secret() -> N
     )
 
 
-@pytest.mark.parametrize("descriptor", CATALOG_TYPES.catalogs("").descriptors, ids=lambda d: d.name)
+@pytest.mark.parametrize("descriptor", [*CATALOG_TYPES.catalogs("")], ids=lambda d: d.name)
 def test_every_option_is_described_and_no_other(descriptor: CatalogDescriptor) -> None:
     section = (
         PAGE.read_text().partition(f"The options of `{descriptor.name}`:")[2].partition("\n\n| option")[2]

@@ -96,14 +96,13 @@ def _declare(
 def _type_of(
     statement: CreateCatalog, option: Option | None, catalogs: Catalogs, errors: list[Diagnostic]
 ) -> CatalogDescriptor | None:
-    available = "types: " + ", ".join(f"{c.name} ({c.description})" for c in catalogs.descriptors)
     if option is None:
         errors.append(
             Diagnostic(
                 "OPT004",
                 f"the catalog `{statement.name}` has no type",
                 statement.options_span,
-                notes=(available,),
+                notes=(_available(catalogs),),
                 help="add 'type' = '…'" if statement.options else "add WITH ('type' = '…')",
             )
         )
@@ -119,7 +118,7 @@ def _type_of(
                 if known
                 else f"there is no catalog type '{option.value}'",
                 option.value_span,
-                notes=(available,),
+                notes=(_available(catalogs),),
                 help=f"did you mean '{near}'?" if near else None,
             )
         )
@@ -162,3 +161,8 @@ def _settings(
                 )
             )
     return settings
+
+
+def _available(catalogs: Catalogs) -> str:
+    """All that there are: to name them all imports them all."""
+    return "types: " + ", ".join(f"{c.name} ({c.description})" for c in catalogs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream_operators.plan.types import SqlType
+from sqlstream_planner.catalog.lazy import Lazy, checked_names, loaded
 from sqlstream_planner.catalog.options import OptionDef, OptionValue
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.text.masking import SECRET_NAME
@@ -115,14 +116,15 @@ class Catalogs:
     `elsewhere` are types that users know from Flink and that are not here. Raises ValueError if two have one name.
     """
 
-    descriptors: tuple[CatalogDescriptor, ...] = ()
+    descriptors: tuple[CatalogDescriptor | Lazy[CatalogDescriptor], ...] = ()
     open: Callable[[CatalogDef], CatalogReader] = field(default=lambda catalog: _nothing(catalog), repr=False)
     elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        names = [d.name for d in self.descriptors]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two types of catalogs have one name: {names}")
+        checked_names(self.descriptors, "types of catalogs")
+
+    def __iter__(self) -> Iterator[CatalogDescriptor]:
+        return (loaded(d) for d in self.descriptors)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -131,7 +133,7 @@ class Catalogs:
 
     def get(self, name: str) -> CatalogDescriptor | None:
         """The type of this name, None if there is none."""
-        return next((d for d in self.descriptors if d.name == name), None)
+        return next((loaded(d) for d in self.descriptors if d.name == name), None)
 
 
 def _nothing(catalog: CatalogDef) -> CatalogReader:

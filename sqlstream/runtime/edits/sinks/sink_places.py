@@ -92,7 +92,7 @@ def target_refused(error: TargetError) -> Diagnostic:
 
 def descriptor_of(spec: SinkSpec) -> ConnectorDescriptor | None:
     """The descriptor of a sink's connector; None for one that is not registered."""
-    return next((c.descriptor for c in REGISTERED if c.descriptor.name == spec.connector), None)
+    return next((c.descriptor for c in REGISTERED if c.name == spec.connector), None)
 
 
 def place_of(spec: SinkSpec, base_dir: str | None = None) -> tuple[str, ...] | None:
