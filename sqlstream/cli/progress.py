@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TextIO, cast
 from sqlstream.cli.log import WARNING, is_shown
 from sqlstream.cli.output import json_line
 from sqlstream.connectors.filesystem.paths import listed
+from sqlstream.runtime.edits.sinks.sink_places import descriptor_of
 from sqlstream.runtime.loop.epoch import shown_watermark
 from sqlstream.runtime.loop.progress import (
     EpochReport,
@@ -26,7 +27,7 @@ from sqlstream.runtime.loop.progress import (
     instant,
 )
 from sqlstream.runtime.loop.restarts import Restart
-from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.state.places import below
 from sqlstream_planner.catalog.secrets import without_secrets
 from sqlstream_planner.diagnostics import counted
@@ -382,7 +383,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     lines = [f"{name}: {ending}"]
     if result.outcome != "nothing new":
         lines += _table("read", ((n, counted_rows(r, "row"), "") for n, r in result.rows_read.items()))
-        places = {sink.name: _place(sink.connector, sink.options) for sink in without_secrets(plan).sinks}
+        places = {sink.name: _place(sink) for sink in without_secrets(plan).sinks}
         # What a table or a changelog is given where rows are updating; how many rows there are now is another question.
         changing = {sink.name for sink in plan.sinks if sink.changelog != "append"}
         written = (
@@ -431,8 +432,23 @@ def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
     ]
 
 
-def _place(connector: str, options: Mapping[str, str]) -> str:
-    return f"to {options.get('path') or options.get('table-path') or connector}"
+def _place(sink: SinkSpec) -> str:
+    """Where a sink's rows went: a path, or the connector and what it calls the table.
+
+    >>> _place(SinkSpec("o", "filesystem", {"path": "out"}, ())), _place(SinkSpec("o", "print", {}, ()))
+    ('to out', 'to print')
+    >>> _place(SinkSpec("o", "kafka", {"topic": "orders"}, ())), _place(SinkSpec("o", "postgres", {}, ()))
+    ('to kafka orders', 'to postgres o')
+    """
+    path = sink.options.get("path") or sink.options.get("table-path")
+    if path:
+        return f"to {path}"
+    descriptor = descriptor_of(sink)
+    if descriptor is None or not descriptor.sink.place:
+        return f"to {sink.connector}"
+    option = descriptor.sink.place[-1]
+    name = sink.options.get(option, "") or (sink.name if option == descriptor.sink.named_by else "")
+    return f"to {sink.connector} {name}".rstrip()
 
 
 def lowest_watermark(marks: Iterable[int | str | None]) -> str:
