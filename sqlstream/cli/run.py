@@ -170,11 +170,11 @@ def command(
 
     hide_pandas_from_arrow()  # small epochs run here; before anything is imported that has Arrow look for it
     from sqlstream.cli.consent import until_agreed
-    from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.runtime.api import RunRequest, run_pipeline
     from sqlstream.runtime.loop.epoch_warnings import EpochWarnings
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
+    from sqlstream.runtime.run.feedback import check_feedback
     from sqlstream.state.open_windows import left_open_after
 
     check_feedback(physical, planned.written, base_dir, state)

@@ -428,6 +428,15 @@ class Placing(Protocol):
 
 
 @runtime_checkable
+class Feeding(Protocol):
+    """A `SourceFactory` whose sources could read what a sink of the same pipeline writes, without an end."""
+
+    def feeds_on(self, source: SourceSpec, sink: SinkSpec, base_dir: str) -> str | None:
+        """How the sink's rows come to the source, for people; None: they don't."""
+        ...
+
+
+@runtime_checkable
 class Continuing(Protocol):
     """A source factory that can recognise the same data by other options; what is not recognised is other data."""
 

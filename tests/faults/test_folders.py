@@ -80,6 +80,7 @@ def test_files_that_a_reader_took_away_are_not_missed(tmp_path: Path) -> None:
         (sql("link", "in/out"), ()),
         (sql(sink="in/x.db", connector="duckdb"), ()),
         (sql("in/*.db", "in/x.db", "duckdb"), ()),
+        (sql(sink="in/t", connector="delta").replace("'path' = 'in/t'", "'table-path' = 'in/t'"), ()),
         (sql(), ("--state-dir", "in/state")),
         (sql(options=", 'source.path.regex-pattern' = '.*json'", sink="in/out"), ()),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
+from sqlstream.connectors.filesystem.feedback import feeds_on
 from sqlstream.connectors.filesystem.source import FileSource, continues
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 
@@ -40,6 +41,10 @@ class FileSourceFactory:
     ) -> bool:
         """Whether the path means the same files; see `Continuing`."""
         return continues(was, now, position, context)
+
+    def feeds_on(self, source: SourceSpec, sink: SinkSpec, base_dir: str) -> str | None:
+        """Whether the files of a sink are among those that are listed; see `Feeding`."""
+        return feeds_on(source, sink, base_dir)
 
     def reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half."""

@@ -21,7 +21,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 from sqlstream.connectors.api import Limits
+from sqlstream.connectors.iceberg.source.factory import IcebergSourceFactory
 from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.iceberg.reading import Reading, table_spec
 from tests.connectors.iceberg.tables import Row, compact, create, expire, table
@@ -358,3 +360,23 @@ def test_columns_of_other_types_are_refused(tmp_path: Path, duck: DuckSession, t
     create(tmp_path, SHAPE)
     found = reading(tmp_path, duck, schema={"k": type_}).refused()
     assert (found.code, "`k` is BIGINT there" in str(found.notes)) == ("DAT018", True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({}, True),
+        ({"uri": "sqlite:///./lake/../lake/catalog.db", "warehouse": "elsewhere"}, True),
+        ({"catalog-table": "other"}, False),
+        ({"catalog-database": "other"}, False),
+        ({"uri": "sqlite:///other/catalog.db"}, False),
+        ({"catalog-type": "rest", "uri": "http://localhost:8181"}, False),
+    ],
+)
+def test_a_pipeline_does_not_read_what_it_writes(
+    tmp_path: Path, changed: Mapping[str, str], same: bool
+) -> None:
+    source = table_spec()
+    sink = SinkSpec("o", "iceberg", {**source.options, **changed}, ())
+    found = IcebergSourceFactory().feeds_on(source, sink, str(tmp_path))
+    assert found == ("sink `o` writes the same table" if same else None)

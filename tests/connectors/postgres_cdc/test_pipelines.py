@@ -10,12 +10,14 @@ import duckdb
 import pytest
 
 from sqlstream.cli.main import run_cli
+from sqlstream.connectors.postgres_cdc.factory import CdcFactory
 from sqlstream.planning import plan_file
 from sqlstream.runtime.edits.declared_moves import known_sources
 from sqlstream.runtime.loop.progress import RunResult
+from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.postgres_cdc.reading import slot_of
-from tests.connectors.postgres_server import Database
+from tests.connectors.postgres_cdc.reading import cdc_spec, slot_of
+from tests.connectors.postgres_server import PASSWORD, Database
 from tests.properties.in_process import run_here
 from tests.properties.updating import collecting
 from tests.runtime.support import Crash, crash_at
@@ -184,3 +186,38 @@ def test_errors_of_runs(shop: Database, tmp_path: Path) -> None:
             f"WHERE slot_name = '{slot_of(shop)}'"
         )
     assert cities(tmp_path) == there
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({}, True),
+        ({"username": "other", "password": "other"}, True),
+        ({"url": "jdbc:postgresql://127.0.0.1:{port}/{name}?sslmode=prefer"}, True),
+        ({"table-name": "public.orders"}, True),
+        ({"table-name": "sales.orders"}, False),
+        ({"url": "postgresql://127.0.0.1:{port}/other"}, False),
+        ({"url": "postgresql://127.0.0.2:{port}/{name}"}, False),
+    ],
+)
+def test_the_table_that_is_read_is_known(shop: Database, options: dict[str, str], same: bool) -> None:
+    source = cdc_spec(shop, "orders")
+    given = {key: value.format(port=shop.server.port, name=shop.name) for key, value in options.items()}
+    sink = SinkSpec("orders", "postgres", {"url": shop.url, **given}, ())
+    assert (CdcFactory().feeds_on(source, sink, "") is not None) == same
+
+
+def test_a_pipeline_does_not_read_what_it_writes(
+    shop: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.sql").write_text(
+        SOURCES.format(url=shop.url, slot=slot_of(shop))
+        + "CREATE TABLE o (id INT, customer INT, amount BIGINT, PRIMARY KEY (id) NOT ENFORCED)\n"
+        + f"WITH ('connector' = 'postgres', 'url' = '{shop.url}', 'table-name' = 'orders');\n"
+        + "INSERT INTO o SELECT id, customer, amount + 1 FROM orders;\n"
+    )
+    assert run_cli(["run", str(tmp_path / "p.sql")]) == 1
+    printed = capsys.readouterr().err
+    assert "error[SQL017]: source `orders` would read what the pipeline writes" in printed
+    assert "sink `o` writes the same table" in printed
+    assert PASSWORD not in printed

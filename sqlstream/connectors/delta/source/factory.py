@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
 from sqlstream.connectors.delta.source.options import AS_OF
 from sqlstream.connectors.delta.source.positions import DeltaPosition
-from sqlstream.connectors.filesystem.paths import resolve, without_credentials
-from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream.connectors.filesystem.paths import is_local, resolve, split_location, without_credentials
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
     from sqlstream.connectors.delta.source.reader import DeltaReader
@@ -59,6 +60,11 @@ class DeltaSourceFactory:
         kept = [{key: value for key, value in one.items() if key not in free} for one in (was, now)]
         return len(places) == 1 and kept[0] == kept[1]
 
+    def feeds_on(self, source: SourceSpec, sink: SinkSpec, base_dir: str) -> str | None:
+        """Whether a sink writes the same table; see `Feeding`."""
+        same = sink.connector == "delta" and _folder(sink, base_dir) == _folder(source, base_dir)
+        return f"sink `{sink.name}` writes the same table" if same else None
+
     def reader(self, spec: SourceSpec, base_dir: str) -> DeltaReader:
         """The task's half."""
         from sqlstream.connectors.delta.source.reader import DeltaReader
@@ -71,3 +77,9 @@ class DeltaSourceFactory:
         from sqlstream.connectors.filesystem.columns import unread_as_text
 
         return DeltaReader(unread_as_text(spec), base_dir)
+
+
+def _folder(spec: SourceSpec | SinkSpec, base_dir: str) -> str:
+    """The folder of a table, whatever it is called."""
+    place = split_location(resolve(spec.options.get("table-path", ""), base_dir))[0]
+    return os.path.realpath(place) if is_local(place) else place

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
 from sqlstream.connectors.iceberg.library import pyiceberg
-from sqlstream.connectors.iceberg.options import PLACE, TablePlace
+from sqlstream.connectors.iceberg.options import PLACE, SQL, TablePlace
 from sqlstream.connectors.iceberg.source.options import AS_OF, SKIP_DELETES, SKIP_OVERWRITES
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
-from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
     from sqlstream.connectors.iceberg.source.reader import IcebergReader
@@ -56,6 +57,12 @@ class IcebergSourceFactory:
         kept = [{key: value for key, value in one.items() if key not in free} for one in (was, now)]
         return len(places) == 1 and kept[0] == kept[1]
 
+    def feeds_on(self, source: SourceSpec, sink: SinkSpec, base_dir: str) -> str | None:
+        """Whether a sink writes the same table of the same catalog; see `Feeding`."""
+        if sink.connector != "iceberg" or _written(sink, base_dir) != _written(source, base_dir):
+            return None
+        return f"sink `{sink.name}` writes the same table"
+
     def reader(self, spec: SourceSpec, base_dir: str) -> IcebergReader:
         """The task's half."""
         from sqlstream.connectors.iceberg.source.reader import IcebergReader
@@ -75,3 +82,11 @@ def _identity(options: Mapping[str, OptionValue], base_dir: str) -> tuple[str, .
     texts = {key: str(value) for key, value in options.items()}
     place = TablePlace.read(texts, "", base_dir)
     return (place.type, place.uri, place.catalog, place.warehouse, place.database, place.table)
+
+
+def _written(spec: SourceSpec | SinkSpec, base_dir: str) -> tuple[str, ...]:
+    """The table in its catalog: the warehouse only says where new ones go, and a catalog in SQLite is a file."""
+    place = TablePlace.of(spec, base_dir)
+    file = place.sqlite_file
+    catalog = place.uri.rstrip("/") if file is None else os.path.realpath(file)
+    return (catalog, place.catalog if place.type == SQL else "", *place.identifier)
