@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -35,7 +35,8 @@ from sqlstream_operators.state.staged_rows import BATCH_ROWS, FOLDER, stage
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.identity.form import form
 from sqlstream_planner.identity.sink import Holds, SinkIdentity
-from tests.connectors.staged_parts import Delta, Row, come, go, staged_part
+from tests.connectors.sink_job import SinkJob
+from tests.connectors.staged_parts import Delta, Row, come, go
 from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (
@@ -76,57 +77,11 @@ class Backend(Protocol):
     def rows(self, sql: str) -> list[Row]: ...
 
 
-@dataclass
-class Job:
-    """A state directory with one sink; epochs go as the epoch loop drives them."""
+@dataclass(kw_only=True)
+class Job(SinkJob):
+    """A job whose sink is a table of a database."""
 
     backend: Backend
-    spec: SinkSpec
-    state: str = "state"
-    last: int = 0
-    committed: int = 0
-    sinks: list[ExactlyOnceSink] = field(default_factory=list)
-
-    @property
-    def store(self) -> CheckpointStore:
-        return CheckpointStore(self.backend.folder / self.state, sync=False)
-
-    def start(self, *, close: bool = True) -> ExactlyOnceSink:
-        """A driver starts: the last one is gone, and with it its transaction."""
-        if close:
-            for sink in self.sinks:
-                sink.close()
-        context = ConnectorContext(self.store, str(self.backend.folder))
-        made = REGISTERED.sink(self.spec, context)
-        assert isinstance(made, ExactlyOnceSink)
-        self.sinks.append(made)
-        return made
-
-    @property
-    def sink(self) -> ExactlyOnceSink:
-        return self.sinks[-1] if self.sinks else self.start()
-
-    def part(self, delta: Delta) -> SinkPart:
-        return staged_part(self.store, self.spec, self.last + 1, delta)
-
-    def prepare(self, *deltas: Delta) -> list[SinkPart]:
-        """Prepare the next epoch; what its manifest would keep of the parts."""
-        parts = [self.part(delta) for delta in deltas]
-        self.sink.prepare(self.last + 1, parts, previous=self.committed)
-        return parts
-
-    def commit(self, parts: Sequence[SinkPart]) -> None:
-        self.last += 1
-        self.sink.commit(self.last, parts, previous=self.committed)
-        self.committed = self.last
-
-    def commit_again(self, parts: Sequence[SinkPart]) -> None:
-        """As a run does that finds the last epoch's manifest."""
-        self.sink.commit(self.last, parts, previous=self.last - 1)
-
-    def epoch(self, *deltas: Delta) -> None:
-        """One epoch from beginning to end; each delta comes from a task of its own."""
-        self.commit(self.prepare(*deltas))
 
     def rows(self) -> list[Row]:
         names = ", ".join(f'"{column.name}"' for column in self.spec.schema)
@@ -261,7 +216,7 @@ class TableSinkContract:
             tuple(key),
             changelog=changelog,
         )
-        return Job(backend, spec, state)
+        return Job(backend.folder, spec, state, backend=backend)
 
     # ------------------------------------------------------------------------------------ what is written
 

@@ -397,12 +397,8 @@ def test_a_user_who_may_not_write(backend: PostgresBackend) -> None:
     job.epoch(come((1, "a")))
     job.sink.close()
     backend.rows("CREATE ROLE reader LOGIN PASSWORD 'reader-secret'")
-    job = Job(
-        backend,
-        contract.job(backend, options={"username": "reader", "password": "reader-secret"}).spec,
-        last=1,
-        committed=1,
-    )
+    spec = contract.job(backend, options={"username": "reader", "password": "reader-secret"}).spec
+    job = Job(backend.folder, spec, last=1, committed=1, backend=backend)
     with pytest.raises(DiagnosticError, match="permission denied") as caught:
         job.prepare(come((2, "b")))
     assert caught.value.diagnostics[0].code == "ENV006"

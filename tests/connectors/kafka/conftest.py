@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.kafka.sink_job import Job
+from tests.connectors.sink_job import SinkJob
 
 
 @pytest.fixture
 def made() -> Any:
-    jobs: list[Job] = []
+    jobs: list[SinkJob] = []
     yield jobs
     for job in jobs:
         for sink in job.sinks:

@@ -14,9 +14,10 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.types import BIGINT, VARCHAR
 from tests.connectors.kafka.schema_registry import SchemaRegistry, running
-from tests.connectors.kafka.sink_job import Job, new_job
+from tests.connectors.kafka.sink_job import new_job
 from tests.connectors.kafka.sources import Reading, table
 from tests.connectors.kafka.topics import Topics
+from tests.connectors.sink_job import SinkJob
 from tests.connectors.staged_parts import come, go
 
 COLUMNS = (Column("k", BIGINT), Column("v", VARCHAR))
@@ -72,7 +73,7 @@ def _check_malformed(reading: Reading, topic: str, records: tuple[bytes, ...], f
 
 @pytest.mark.parametrize("name", APPENDING)
 def test_rows_go_there_and_back(
-    made: list[Job],
+    made: list[SinkJob],
     topics: Topics,
     duck: DuckSession,
     tmp_path: Path,
@@ -95,7 +96,7 @@ def test_rows_go_there_and_back(
 
 
 def test_changes_go_there_and_back(
-    made: list[Job],
+    made: list[SinkJob],
     topics: Topics,
     duck: DuckSession,
     tmp_path: Path,

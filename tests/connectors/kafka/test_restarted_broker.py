@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from tests.connectors.kafka.broker import new_broker
-from tests.connectors.kafka.sink_job import Job, new_job, values
+from tests.connectors.kafka.sink_job import new_job, values
 from tests.connectors.kafka.topics import Topics
+from tests.connectors.sink_job import SinkJob
 from tests.connectors.staged_parts import come
 
 #: What an epoch may take then: a client that is stuck was waited for 35 s.
@@ -17,7 +18,7 @@ SOON_S = 25.0
 def test_a_sink_does_not_wait_for_a_client_that_is_stuck(tmp_path: Path) -> None:
     """librdkafka may wait for ever for a group's coordinator that it was connected to before."""
     broker = new_broker()
-    jobs: list[Job] = []
+    jobs: list[SinkJob] = []
     try:
         topics = Topics(broker)
         topic = topics.create(2)

@@ -18,8 +18,9 @@ from sqlstream.connectors.kafka.producing import Producing
 from sqlstream.connectors.kafka.shares import EpochCut
 from sqlstream_operators.errors import InternalError, TargetError
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.kafka.sink_job import Job, new_job, values
+from tests.connectors.kafka.sink_job import new_job, values
 from tests.connectors.kafka.topics import Topics
+from tests.connectors.sink_job import SinkJob
 from tests.connectors.staged_parts import come
 from tests.examples import examples
 
@@ -68,12 +69,12 @@ def _share(producing: Producing) -> int:
 
 
 def job_of(
-    made: list[Job], folder: Path, topics: Topics, topic: str, most: int = MOST, **options: str
-) -> Job:
+    made: list[SinkJob], folder: Path, topics: Topics, topic: str, most: int = MOST, **options: str
+) -> SinkJob:
     return new_job(made, folder, topics, topic, sink_parallelism=str(MOST))
 
 
-def with_parallelism(job: Job, most: int) -> None:
+def with_parallelism(job: SinkJob, most: int) -> None:
     job.spec = replace(job.spec, options={**job.spec.options, "sink.parallelism": str(most)})
 
 
@@ -88,7 +89,7 @@ def there(topics: Topics, topic: str) -> Counter[int]:
 
 
 def test_a_large_epoch_is_written_by_several(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits
 ) -> None:
     topic = topics.create(4)
     job = job_of(made, tmp_path, topics, topic)
@@ -113,7 +114,7 @@ def test_a_large_epoch_is_written_by_several(
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_not_more_than_partitions(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits, partitions: int
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits, partitions: int
 ) -> None:
     topic = topics.create(partitions)
     job = job_of(made, tmp_path, topics, topic)
@@ -126,7 +127,7 @@ def test_not_more_than_partitions(
 @pytest.mark.parametrize("only", [(), (1,), (2,), (1, 2), (0, 1, 2)])
 @pytest.mark.parametrize("parallelism", [1, 2, MOST])
 def test_a_driver_that_dies_between_commits(
-    made: list[Job],
+    made: list[SinkJob],
     tmp_path: Path,
     topics: Topics,
     commits: Commits,
@@ -159,7 +160,7 @@ def test_a_driver_that_dies_between_commits(
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_driver_that_dies_before_the_manifest(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits, first: bool
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits, first: bool
 ) -> None:
     topic = topics.create(3)
     job = job_of(made, tmp_path, topics, topic)
@@ -175,7 +176,7 @@ def test_a_driver_that_dies_before_the_manifest(
 
 
 def test_a_driver_that_wakes_up_can_commit_no_share(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits
 ) -> None:
     topic = topics.create(3)
     job = job_of(made, tmp_path, topics, topic)
@@ -197,7 +198,7 @@ def test_a_driver_that_wakes_up_can_commit_no_share(
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_driver_that_wakes_up_while_the_next_one_is_at_it(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits, known: bool
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits, known: bool
 ) -> None:
     """It writes nothing, and fences no producer of the other one; also where the shares had epochs before."""
     topic = topics.create(3)
@@ -222,7 +223,7 @@ def test_a_driver_that_wakes_up_while_the_next_one_is_at_it(
 
 
 def test_a_large_epoch_is_written_behind_its_manifest(
-    made: list[Job], tmp_path: Path, topics: Topics
+    made: list[SinkJob], tmp_path: Path, topics: Topics
 ) -> None:
     topic = topics.create(3)
     job = job_of(made, tmp_path, topics, topic)
@@ -241,7 +242,7 @@ def test_a_large_epoch_is_written_behind_its_manifest(
 
 
 def test_a_state_directory_from_before_an_epoch_that_is_there_in_parts(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits
 ) -> None:
     topic = topics.create(3)
     job = job_of(made, tmp_path, topics, topic)
@@ -264,7 +265,7 @@ def test_a_state_directory_from_before_an_epoch_that_is_there_in_parts(
 @pytest.mark.parametrize("only", [(), (1,), (1, 2)])
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_rewritten_topic(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits, only: tuple[int, ...], ended: bool
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits, only: tuple[int, ...], ended: bool
 ) -> None:
     topic = topics.create(3)
     job = job_of(made, tmp_path, topics, topic)
@@ -288,7 +289,7 @@ def test_a_rewritten_topic(
 
 
 def test_rows_that_change_are_one_transaction(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits
 ) -> None:
     topic = topics.create(3)
     job = new_job(
@@ -306,7 +307,7 @@ def test_rows_that_change_are_one_transaction(
 
 
 def test_another_epoch_is_not_taken_for_the_one_that_is_there_in_parts(
-    made: list[Job], tmp_path: Path, topics: Topics, commits: Commits
+    made: list[SinkJob], tmp_path: Path, topics: Topics, commits: Commits
 ) -> None:
     topic = topics.create(3)
     job = job_of(made, tmp_path, topics, topic)
@@ -337,7 +338,7 @@ def test_any_epochs_and_deaths(
     topics: Topics, commits: Commits, tmp_path_factory: pytest.TempPathFactory, epochs: list[Any]
 ) -> None:
     """Of each epoch: rows a task, parallelism, the shares that commit (all if None), and whether it has a manifest."""
-    made: list[Job] = []
+    made: list[SinkJob] = []
     topic = topics.create(4)
     job = job_of(made, tmp_path_factory.mktemp("job"), topics, topic)
     wanted: Counter[int] = Counter()

@@ -15,8 +15,9 @@ from confluent_kafka import Producer
 from sqlstream.connectors.api import TargetEdit
 from sqlstream_operators.errors import DataError, TargetError
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.kafka.sink_job import Job, new_job, values
+from tests.connectors.kafka.sink_job import new_job, values
 from tests.connectors.kafka.topics import Topics
+from tests.connectors.sink_job import SinkJob
 from tests.connectors.staged_parts import come, go
 
 
@@ -29,7 +30,7 @@ def table(topics: Topics, topic: str) -> dict[Any, Any]:
 
 
 def test_rows_are_there_once_their_epoch_is_committed(
-    made: list[Job], tmp_path: Path, topics: Topics
+    made: list[SinkJob], tmp_path: Path, topics: Topics
 ) -> None:
     topic = topics.create(3)
     job = new_job(made, tmp_path, topics, topic)
@@ -49,7 +50,7 @@ def test_rows_are_there_once_their_epoch_is_committed(
     assert len(values(topics, topic)) == 4
 
 
-def test_a_driver_that_dies_before_the_commit(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_driver_that_dies_before_the_commit(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(2)
     job = new_job(made, tmp_path, topics, topic)
     job.epoch(come((1, "a")))
@@ -62,7 +63,7 @@ def test_a_driver_that_dies_before_the_commit(made: list[Job], tmp_path: Path, t
     assert sorted(row["k"] for row in values(topics, topic)) == [1, 2, 3]
 
 
-def test_a_driver_that_dies_before_the_manifest(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_driver_that_dies_before_the_manifest(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(2)
     job = new_job(made, tmp_path, topics, topic)
     job.epoch(come((1, "a")))
@@ -74,7 +75,7 @@ def test_a_driver_that_dies_before_the_manifest(made: list[Job], tmp_path: Path,
 
 @pytest.mark.parametrize("when", ["prepare", "commit"])
 def test_a_driver_that_wakes_up_writes_nothing(
-    made: list[Job], tmp_path: Path, topics: Topics, when: str
+    made: list[SinkJob], tmp_path: Path, topics: Topics, when: str
 ) -> None:
     topic = topics.create(2)
     job = new_job(made, tmp_path, topics, topic)
@@ -92,7 +93,7 @@ def test_a_driver_that_wakes_up_writes_nothing(
     job.epoch(come((3, "c")))  # the other one goes on
 
 
-def test_a_state_directory_that_was_restored(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_state_directory_that_was_restored(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create()
     job = new_job(made, tmp_path, topics, topic)
     for number in range(3):
@@ -108,7 +109,7 @@ def test_a_state_directory_that_was_restored(made: list[Job], tmp_path: Path, to
         job.sink.prepare(6, [], previous=5)
 
 
-def test_a_topic_that_was_deleted(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_topic_that_was_deleted(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create()
     job = new_job(made, tmp_path, topics, topic)
     job.epoch(come((1, "a")))
@@ -125,13 +126,15 @@ def test_a_topic_that_was_deleted(made: list[Job], tmp_path: Path, topics: Topic
     assert len(values(topics, topic)) == 2
 
 
-def test_a_topic_is_made_by_the_broker(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_topic_is_made_by_the_broker(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     job = new_job(made, tmp_path, topics, f"made-{tmp_path.name}")
     job.epoch(come((1, "a")))
     assert values(topics, f"made-{tmp_path.name}") == [{"k": 1, "v": "a"}]
 
 
-def test_looking_changes_nothing_and_fences_nobody(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_looking_changes_nothing_and_fences_nobody(
+    made: list[SinkJob], tmp_path: Path, topics: Topics
+) -> None:
     topic = topics.create()
     job = new_job(made, tmp_path, topics, topic)
     look = job.start()
@@ -154,7 +157,7 @@ def test_looking_changes_nothing_and_fences_nobody(made: list[Job], tmp_path: Pa
     assert len(values(topics, topic)) == 2
 
 
-def test_keys_go_where_javas_clients_put_them(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_keys_go_where_javas_clients_put_them(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic, other = topics.create(5), topics.create(5)
     job = new_job(
         made, tmp_path, topics, topic, key_format="raw", key_fields="v", value_fields__include="EXCEPT_KEY"
@@ -175,7 +178,7 @@ def test_keys_go_where_javas_clients_put_them(made: list[Job], tmp_path: Path, t
     ("partitioner", "used"), [("fixed", {0: 8}), ("round-robin", {0: 2, 1: 2, 2: 2, 3: 2})]
 )
 def test_partitioners(
-    made: list[Job], tmp_path: Path, topics: Topics, partitioner: str, used: Mapping[int, int]
+    made: list[SinkJob], tmp_path: Path, topics: Topics, partitioner: str, used: Mapping[int, int]
 ) -> None:
     topic = topics.create(4)
     job = new_job(made, tmp_path, topics, topic, sink_partitioner=partitioner)
@@ -184,7 +187,7 @@ def test_partitioners(
     assert Counter(record.partition for record in topics.records(topic)) == used
 
 
-def test_a_topic_of_upserts_holds_the_table(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_topic_of_upserts_holds_the_table(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(3, config={"cleanup.policy": "compact"})
     job = new_job(made, tmp_path, topics, topic, key=("k",), upsert=True, changelog="retract")
     job.epoch(come((1, "a"), (2, "b"), (3, "c")))
@@ -199,7 +202,7 @@ def test_a_topic_of_upserts_holds_the_table(made: list[Job], tmp_path: Path, top
     assert [r.value for r in records if json.loads(r.key or b"")["k"] == 2][-1] is None
 
 
-def test_appended_rows_are_upserts_of_their_keys(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_appended_rows_are_upserts_of_their_keys(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(3)
     job = new_job(made, tmp_path, topics, topic, key=("k",), upsert=True, value_fields__include="EXCEPT_KEY")
     job.epoch(come((1, "a"), (2, "b")))
@@ -207,7 +210,9 @@ def test_appended_rows_are_upserts_of_their_keys(made: list[Job], tmp_path: Path
     assert table(topics, topic) == {b'{"k":1}': {"v": "c"}, b'{"k":2}': {"v": "b"}}
 
 
-def test_records_of_others_are_no_part_of_a_table(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_records_of_others_are_no_part_of_a_table(
+    made: list[SinkJob], tmp_path: Path, topics: Topics
+) -> None:
     topic = topics.create()
     topics.produce(topic, ["{}"], keys=["x"])
     job = new_job(made, tmp_path, topics, topic, key=("k",), upsert=True, changelog="retract")
@@ -218,7 +223,7 @@ def test_records_of_others_are_no_part_of_a_table(made: list[Job], tmp_path: Pat
     assert len(topics.values(topic)) == 2
 
 
-def test_a_changelog_takes_back_before_it_gives(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_changelog_takes_back_before_it_gives(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(4)
     job = new_job(made, tmp_path, topics, topic, changelog="retract", unique=("k",), format="changelog-json")
     rows = {k: (k, "0") for k in range(10)}
@@ -240,7 +245,7 @@ def test_a_changelog_takes_back_before_it_gives(made: list[Job], tmp_path: Path,
     assert len(set.union(*places.values())) > 1
 
 
-def test_rows_without_a_key_are_counted(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_rows_without_a_key_are_counted(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(2)
     job = new_job(made, tmp_path, topics, topic, changelog="retract", format="changelog-json")
     job.epoch(come((1, "a"), (1, "a"), (1, "a")))
@@ -249,7 +254,7 @@ def test_rows_without_a_key_are_counted(made: list[Job], tmp_path: Path, topics:
     assert kinds == {"+I": 3, "-D": 2}
 
 
-def test_timestamps_and_headers(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_timestamps_and_headers(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     from datetime import UTC, datetime
 
     topic = topics.create()
@@ -273,7 +278,7 @@ def test_timestamps_and_headers(made: list[Job], tmp_path: Path, topics: Topics)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
-def test_weaker_guarantees(made: list[Job], tmp_path: Path, topics: Topics, guarantee: str) -> None:
+def test_weaker_guarantees(made: list[SinkJob], tmp_path: Path, topics: Topics, guarantee: str) -> None:
     topic = topics.create()
     job = new_job(made, tmp_path, topics, topic, sink_delivery__guarantee=guarantee)
     job.epoch(come((1, "a")))
@@ -288,7 +293,7 @@ def test_weaker_guarantees(made: list[Job], tmp_path: Path, topics: Topics, guar
     assert [row["k"] for row in values(topics, topic)] == [1, 2, 3]
 
 
-def test_a_message_that_is_too_large(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_message_that_is_too_large(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create(config={"max.message.bytes": "2000"})
     job = new_job(made, tmp_path, topics, topic)
     job.epoch(come((1, "a")))
@@ -300,7 +305,9 @@ def test_a_message_that_is_too_large(made: list[Job], tmp_path: Path, topics: To
     assert [row["k"] for row in values(topics, topic)] == [1, 2]
 
 
-def test_an_offset_that_kafka_forgot_is_remembered(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_an_offset_that_kafka_forgot_is_remembered(
+    made: list[SinkJob], tmp_path: Path, topics: Topics
+) -> None:
     topic = topics.create()
     job = new_job(made, tmp_path, topics, topic)
     job.epoch(come((1, "a")))
@@ -316,7 +323,7 @@ def test_an_offset_that_kafka_forgot_is_remembered(made: list[Job], tmp_path: Pa
         job.epoch(come((4, "d")))
 
 
-def test_another_topic_of_the_name_has_no_epoch(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_another_topic_of_the_name_has_no_epoch(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     topic = topics.create()
     job = new_job(made, tmp_path, topics, topic)
     job.epoch(come((1, "a")))
@@ -328,7 +335,7 @@ def test_another_topic_of_the_name_has_no_epoch(made: list[Job], tmp_path: Path,
     assert values(topics, topic) == []
 
 
-def test_a_user_who_may_not_write(made: list[Job], tmp_path: Path, topics: Topics) -> None:
+def test_a_user_who_may_not_write(made: list[SinkJob], tmp_path: Path, topics: Topics) -> None:
     from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
     from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
