@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
-from sqlstream_planner.catalog.options import OptionValue, Role, find_option, unknown_option, wrong_value
+from sqlstream_planner.catalog.options import (
+    OptionDef,
+    OptionValue,
+    Role,
+    find_option,
+    unknown_option,
+    wrong_value,
+)
 from sqlstream_planner.catalog.source_options import SOURCE_OPTIONS
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 from sqlstream_planner.sql.statements import CreateTable, Option, PhysicalColumn
@@ -66,16 +73,32 @@ def read_options(
     for known in concerned:
         if known.required and known.name not in by_key and known.name not in meant:
             needs = f"the connector '{connector.name}'" if known in connector.options else "the chosen format"
+            written = _meant_by(known, table.options, concerned)
             errors.append(
                 Diagnostic(
                     "OPT004",
                     f"{needs} needs the option `{known.name}`",
-                    table.options_span,
+                    table.options_span if written is None else written.key_span,
                     notes=(f"{known.name}: {known.description}",),
-                    help=f"add '{known.name}' = '{known.choices[0] if known.choices else '…'}'",
+                    help=f"add '{known.name}' = '{known.choices[0] if known.choices else '…'}'"
+                    if written is None
+                    else f"write it instead of '{written.key}'",
                 )
             )
     return connector, settings
+
+
+def _meant_by(missing: OptionDef, given: Sequence[Option], known: Sequence[OptionDef]) -> Option | None:
+    """The option that is passed on as it is (`properties.…`), and looks like one that is missing; None: there is none."""
+    exact = {option.name for option in known}
+    for start in (o.name[:-1] for o in known if o.is_open and missing.name.startswith(o.name[:-1])):
+        passed = {
+            o.key.removeprefix(start): o for o in given if o.key.startswith(start) and o.key not in exact
+        }
+        near = did_you_mean(missing.name.removeprefix(start), passed)
+        if near is not None:
+            return passed[near]
+    return None
 
 
 def _connector(

@@ -57,7 +57,7 @@ def refused(table: str, found: list[Loss]) -> DiagnosticError:
     """The error for what is gone, as long as nobody has agreed to it."""
     notes = [loss.text for loss in found[:_MOST_NAMED]]
     if len(found) > _MOST_NAMED:
-        notes.append(f"and {len(found) - _MOST_NAMED} more partitions")
+        notes.append(f"and {counted(len(found) - _MOST_NAMED, 'more partition')}")
     return DiagnosticError(
         Diagnostic(
             "DAT015",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlstream.connectors.api import Position
+from sqlstream_planner.diagnostics import counted
 
 #: A partition of a topic.
 Part = tuple[str, int]
@@ -79,7 +80,7 @@ def in_words(offsets: Offsets) -> str:
     """
     parts = [f"{lane(part)} offset {offset:,}" for part, offset in offsets.items()]
     more = len(parts) - _SHOWN
-    return ", ".join(parts[:_SHOWN]) + (f" and {more} more partitions" if more > 0 else "")
+    return ", ".join(parts[:_SHOWN]) + (f" and {counted(more, 'more partition')}" if more > 0 else "")
 
 
 def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -43,6 +43,31 @@ def test_with_what_it_needs_it_is_fine() -> None:
     plan_file(_TABLE.format(key="raw", value="avro-confluent", more=more), file="p.sql")
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("properties.bootstrap.server", True),
+        ("properties.boostrap.servers", True),
+        ("properties.security.protocol", False),
+        ("properties.group.id", False),
+    ],
+)
+def test_a_property_that_is_misspelled_is_pointed_at(written: str, meant: bool) -> None:
+    """A property is passed to the client as it is, so only the one that is missing is known."""
+    text = "CREATE TABLE t (v INT) WITH (\n'connector' = 'kafka', 'topic' = 'a', 'format' = 'json',\n"
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(
+            f"{text}'{written}' = 'x');\nCREATE TABLE o (v INT) WITH ('connector' = 'print');\n"
+            "INSERT INTO o SELECT v FROM t;",
+            file="p.sql",
+        )
+    (found,) = caught.value.diagnostics
+    assert found.message == "the connector 'kafka' needs the option `properties.bootstrap.servers`"
+    assert (found.help == f"write it instead of '{written}'") == meant
+    assert found.span is not None
+    assert (found.span.line == 3) == meant
+
+
 @pytest.mark.parametrize("option", ["avro.codec", "csv.header"])
 def test_options_of_files_are_none_of_records(option: str) -> None:
     name, _ = option.split(".")
