@@ -1,0 +1,152 @@
+"""SQL of which rows of a data file are there, or are among those that files of deletes take away.
+
+Positions are put together in NumPy, file by file, so that a scan is asked for few rows where few are deleted. Rows that are
+deleted by values are looked up in DuckDB.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sqlstream.connectors.filesystem.file_ranges import FileRange
+from sqlstream.connectors.filesystem.parts import Part
+from sqlstream.connectors.iceberg.source.deletes import DeleteKind
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.plan.types import quote_literal
+
+#: So many positions stand in a query; more of them are a file.
+_IN_QUERY = 500
+_ROW = "file_row_number"
+#: How a deletion vector begins, behind its length.
+_MAGIC = b"\xd1\xd3\x39\x64"
+
+Rows = npt.NDArray[np.int64]
+#: SQL of a column of a file by its field's id, as this type.
+ColumnOf = Callable[[Part, str, int, str], str]
+
+
+class Deleted:
+    """The files of deletes of a split: `deletes` are as the split has them, `opening` opens the files of their store.
+
+    `column_of` finds columns in files of Parquet.
+    """
+
+    def __init__(self, deletes: Sequence[Mapping[str, Any]], opening: str, column_of: ColumnOf) -> None:
+        self._deletes, self._opening, self._column_of = deletes, opening, column_of
+
+    def condition(
+        self, part: Part, path: str, location: str, only: Sequence[int] | None, without: Sequence[int]
+    ) -> str:
+        """SQL of whether a row of a data file, whose local path is `path`, is one of `only` and none of `without`.
+
+        `location` is the file's path as files of positions have it. Raises InputFileError for a damaged file.
+        """
+        out = self._positions(part, location, without)
+        parts = []
+        if only is not None:
+            named = self._positions(part, location, only)
+            found = [_among(np.setdiff1d(named, out, assume_unique=True), part)]
+            equal = self._equal(part, path, only)
+            parts.append(f"({' OR '.join([*found, *equal])})" if equal else found[0])
+            out = out if equal else out[:0]
+        if out.size:
+            parts.append(f"NOT {_among(out, part)}")
+        parts += [f"NOT {one}" for one in self._equal(part, path, without)]
+        return " AND ".join(parts) or "true"
+
+    # ----------------------------------------------------------------------------------------- by their numbers
+
+    def _positions(self, part: Part, location: str, numbers: Sequence[int]) -> Rows:
+        """The rows of a file that are deleted by their numbers, each once and in order."""
+        found = [self._rows(part, location, self._deletes[number]) for number in numbers]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+
+    def _rows(self, part: Part, location: str, delete: Mapping[str, Any]) -> Rows:
+        match DeleteKind(delete["kind"]):
+            case DeleteKind.POSITIONS:
+                return _listed(self._part(part, delete), location)
+            case DeleteKind.VECTOR:
+                offset, length = delete["at"]
+                return _of_vector(self._part(part, delete), offset, length)
+            case DeleteKind.EQUALITY:
+                return np.empty(0, np.int64)
+        raise InternalError(f"no kind of deletes: {delete['kind']}")
+
+    def _part(self, part: Part, delete: Mapping[str, Any]) -> Part:
+        return part.beside(FileRange.from_json(delete["file"], self._opening).entry)
+
+    # -------------------------------------------------------------------------------------------- by their values
+
+    def _equal(self, part: Part, path: str, numbers: Sequence[int]) -> list[str]:
+        """SQL of whether a row has the values of one in a file of deletes: of each file. NULL is a value, too."""
+        found = []
+        for number in numbers:
+            delete = self._deletes[number]
+            if DeleteKind(delete["kind"]) is not DeleteKind.EQUALITY:
+                continue
+            other = self._part(part, delete)
+            local = other.local()
+            here = self._packed(part, path, delete["columns"])
+            there = self._packed(other, local, delete["columns"])
+            found.append(f"{here} IN (SELECT {there} FROM read_parquet([{quote_literal(local)}]))")
+        return found
+
+    def _packed(self, part: Part, path: str, columns: Sequence[tuple[int, str]]) -> str:
+        values = (f"e{id_} := {self._column_of(part, path, id_, type_)}" for id_, type_ in columns)
+        return f"struct_pack({', '.join(values)})"
+
+
+def _among(rows: Rows, part: Part) -> str:
+    """SQL of whether a row's number is one of these, each once and in order."""
+    if not rows.size:
+        return "false"
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == rows.size:
+        return f"({_ROW} BETWEEN {first} AND {last})"
+    if rows.size <= _IN_QUERY:
+        return f"({_ROW} IN ({', '.join(map(str, rows.tolist()))}))"
+    path = part.new_file(".parquet")
+    pq.write_table(pa.table({"pos": rows}), path)
+    return f"({_ROW} BETWEEN {first} AND {last} AND {_ROW} IN (SELECT pos FROM read_parquet({quote_literal(path)})))"
+
+
+def _listed(part: Part, location: str) -> Rows:
+    """The positions that a file of deletes has of a data file."""
+    path = part.local()
+    try:
+        table = pq.read_table(path, columns=["pos"], filters=[("file_path", "=", location)])
+        column = table.column("pos").cast(pa.int64())
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise part.damaged(f"not a readable file of deletes: {str(error).splitlines()[0]}") from error
+    if column.null_count:
+        raise part.damaged("not a readable file of deletes: a position is NULL")
+    found: Rows = column.to_numpy()
+    return found
+
+
+def _of_vector(part: Part, offset: int, length: int) -> Rows:
+    """The positions in a deletion vector."""
+    from pyroaring import BitMap
+
+    with part.open() as file:
+        file.seek(offset)
+        blob = file.read(length)
+    size = int.from_bytes(blob[:4], "big")
+    content, check = blob[4 : 4 + size], blob[4 + size : 8 + size]
+    if len(blob) != size + 8 or content[:4] != _MAGIC or zlib.crc32(content) != int.from_bytes(check, "big"):
+        raise part.damaged("not a readable deletion vector")
+    rest = content[12:]
+    found = [np.empty(0, np.int64)]
+    for _ in range(int.from_bytes(content[4:12], "little")):
+        high, rest = int.from_bytes(rest[:4], "little"), rest[4:]
+        bits = BitMap.deserialize(rest)
+        rest = rest[len(bits.serialize()) :]
+        found.append(np.frombuffer(bits.to_array(), np.uint32).astype(np.int64) + (high << 32))
+    return np.concatenate(found)
