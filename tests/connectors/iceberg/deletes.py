@@ -292,7 +292,7 @@ class Lake:
                 file = entry.data_file
                 added = entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == number
                 if added and file.content == DataFileContent.DATA:
-                    new += self._placed(file, entry.sequence_number)
+                    new += self._placed(file, entry.sequence_number or 0)
         for file in deletes:
             self._delete(file, sequence)
         self.rows += new

@@ -124,6 +124,8 @@ def _listed(part: Part, location: str) -> Rows:
         table = pq.read_table(path, columns=["pos"], filters=[("file_path", "=", location)])
         column = table.column("pos").cast(pa.int64())
     except (pa.ArrowException, OSError, KeyError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the file system, and not of what is in the file
         raise part.damaged(f"not a readable file of deletes: {str(error).splitlines()[0]}") from error
     if column.null_count:
         raise part.damaged("not a readable file of deletes: a position is NULL")

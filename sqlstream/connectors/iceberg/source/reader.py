@@ -149,7 +149,9 @@ class _Columns:
                 self._schemas[part.path] = pyarrow_to_schema(
                     schema, mapping, downcast_ns_timestamp_to_us=True
                 )
-            except (pa.ArrowException, ValueError, TypeError) as error:
+            except (pa.ArrowException, ValueError, TypeError, OSError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # of the file system, and not of what is in the file
                 raise _unreadable(part, error) from error
         return self._schemas[part.path]
 
