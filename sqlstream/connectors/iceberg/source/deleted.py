@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from sqlstream.connectors.filesystem.file_ranges import FileRange
 from sqlstream.connectors.filesystem.parts import Part
 from sqlstream.connectors.iceberg.source.deletes import DeleteKind
+from sqlstream.formats.values import file_list
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.types import quote_literal
 
 #: So many positions stand in a query; more of them are a file.
 _IN_QUERY = 500
@@ -33,13 +33,14 @@ ColumnOf = Callable[[Part, str, int, str], str]
 
 
 class Deleted:
-    """The files of deletes of a split: `deletes` are as the split has them, `opening` opens the files of their store.
+    """The files of deletes of a split, to read it once: `deletes` are as the split has them.
 
-    `column_of` finds columns in files of Parquet.
+    `opening` opens the files of their store, `column_of` finds columns in files of Parquet.
     """
 
     def __init__(self, deletes: Sequence[Mapping[str, Any]], opening: str, column_of: ColumnOf) -> None:
         self._deletes, self._opening, self._column_of = deletes, opening, column_of
+        self._copies: dict[int, str] = {}
 
     def condition(
         self, part: Part, path: str, location: str, only: Sequence[int] | None, without: Sequence[int]
@@ -65,13 +66,15 @@ class Deleted:
 
     def _positions(self, part: Part, location: str, numbers: Sequence[int]) -> Rows:
         """The rows of a file that are deleted by their numbers, each once and in order."""
-        found = [self._rows(part, location, self._deletes[number]) for number in numbers]
+        found = [self._rows(part, location, number) for number in numbers]
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
-    def _rows(self, part: Part, location: str, delete: Mapping[str, Any]) -> Rows:
+    def _rows(self, part: Part, location: str, number: int) -> Rows:
+        delete = self._deletes[number]
         match DeleteKind(delete["kind"]):
             case DeleteKind.POSITIONS:
-                return _listed(self._part(part, delete), location)
+                other = self._part(part, delete)
+                return _listed(other, self._local(number, other), location)
             case DeleteKind.VECTOR:
                 offset, length = delete["at"]
                 return _of_vector(self._part(part, delete), offset, length)
@@ -85,18 +88,30 @@ class Deleted:
     # -------------------------------------------------------------------------------------------- by their values
 
     def _equal(self, part: Part, path: str, numbers: Sequence[int]) -> list[str]:
-        """SQL of whether a row has the values of one in a file of deletes: of each file. NULL is a value, too."""
-        found = []
+        """SQL of whether a row has the values of one in files of deletes: those with the same columns are read together.
+
+        NULL is a value, too.
+        """
+        files: dict[tuple[str, str], list[str]] = {}
         for number in numbers:
             delete = self._deletes[number]
             if DeleteKind(delete["kind"]) is not DeleteKind.EQUALITY:
                 continue
             other = self._part(part, delete)
-            local = other.local()
+            local = self._local(number, other)
             here = self._packed(part, path, delete["columns"])
-            there = self._packed(other, local, delete["columns"])
-            found.append(f"{here} IN (SELECT {there} FROM read_parquet([{quote_literal(local)}]))")
-        return found
+            files.setdefault((here, self._packed(other, local, delete["columns"])), []).append(local)
+        return [
+            f"{here} IN (SELECT {there} FROM read_parquet({file_list(paths)}, union_by_name = true, "
+            "hive_partitioning = false))"
+            for (here, there), paths in files.items()
+        ]
+
+    def _local(self, number: int, part: Part) -> str:
+        """A local path with a file of deletes: one copy for all data files of the split."""
+        if number not in self._copies:
+            self._copies[number] = part.local()
+        return self._copies[number]
 
     def _packed(self, part: Part, path: str, columns: Sequence[tuple[int, str]]) -> str:
         values = (f"e{id_} := {self._column_of(part, path, id_, type_)}" for id_, type_ in columns)
@@ -114,14 +129,15 @@ def _among(rows: Rows, part: Part) -> str:
         return f"({_ROW} IN ({', '.join(map(str, rows.tolist()))}))"
     path = part.new_file(".parquet")
     pq.write_table(pa.table({"pos": rows}), path)
-    return f"({_ROW} BETWEEN {first} AND {last} AND {_ROW} IN (SELECT pos FROM read_parquet({quote_literal(path)})))"
+    return f"({_ROW} BETWEEN {first} AND {last} AND {_ROW} IN (SELECT pos FROM read_parquet({file_list([path])})))"
 
 
-def _listed(part: Part, location: str) -> Rows:
-    """The positions that a file of deletes has of a data file."""
-    path = part.local()
+def _listed(part: Part, path: str, location: str) -> Rows:
+    """The positions that a file of deletes, whose local path is `path`, has of a data file."""
     try:
-        table = pq.read_table(path, columns=["pos"], filters=[("file_path", "=", location)])
+        table = pq.read_table(
+            path, columns=["pos"], filters=[("file_path", "=", location)], partitioning=None
+        )
         column = table.column("pos").cast(pa.int64())
     except (pa.ArrowException, OSError, KeyError) as error:
         if isinstance(error, OSError) and error.errno is not None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _T = TypeVar("_T")
-#: Of how many snapshots the files are kept.
-_KEPT = 200
+#: Of how many snapshots the files are kept, and how many files with what deletes rows of them, as each may have many.
+_KEPT, _KEPT_FILES = 200, 500_000
 #: Operations of snapshots that are not told by their files alone.
 REPLACE, DELETE = "replace", "delete"
 
@@ -82,6 +82,7 @@ class IcebergLog:
         self._table: Table | None = None
         self._looked_at = float("-inf")
         self._files: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self._sizes: dict[tuple[int, str], int] = {}
 
     def now(self) -> Table | None:
         """The table as it is now, or was a moment ago; None if there is none. Raises DiagnosticError (ENV006)."""
@@ -95,6 +96,7 @@ class IcebergLog:
         """Look anew next time."""
         self._looked_at = float("-inf")
         self._files.clear()
+        self._sizes.clear()
 
     def whole(self, table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
         """The files that the table has at a snapshot, by when they came and their names."""
@@ -114,14 +116,24 @@ class IcebergLog:
 
     def _kept(self, key: tuple[int, str], look: Callable[[], _T]) -> _T:
         if key not in self._files:
-            self._files[key] = self._try(look)
-            if len(self._files) > _KEPT:
-                self._files.popitem(last=False)
+            self._files[key] = made = self._try(look)
+            self._sizes[key] = _size(made)
+            while len(self._files) > _KEPT or (
+                sum(self._sizes.values()) > _KEPT_FILES and len(self._files) > 1
+            ):
+                former, _ = self._files.popitem(last=False)
+                del self._sizes[former]
         found: _T = self._files[key]
         return found
 
     def _try(self, work: Callable[[], _T]) -> _T:
         return attempt(self._at, work, done="read")
+
+
+def _size(files: Any) -> int:
+    """How many files and files of deletes something names."""
+    listed = files.added if isinstance(files, SnapshotFiles) else files
+    return sum(1 + len(file.deletes) for file in listed)
 
 
 def _whole(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
@@ -170,8 +182,8 @@ def _changes(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
             if entry.removed or (entry.snapshot == number and entry.added):
                 continue
             were, are = before.of(entry), after.of(entry)
-            more = tuple(one for one in are if one not in were)
-            less = tuple(one for one in were if one not in are)
+            more = tuple(sorted({*are} - {*were}, key=lambda one: (one.path, one.offset)))
+            less = tuple(sorted({*were} - {*are}, key=lambda one: (one.path, one.offset)))
             if more or less:
                 file = _file(metadata, entry, snapshot)
                 going += [replace(file, goes=True, only=more, without=were)] if more else []
