@@ -320,6 +320,49 @@ def test_a_parent_that_was_expired(tmp_path: Path, duck: DuckSession) -> None:
     assert folded(rows, there) == lake.there
 
 
+@pytest.mark.parametrize("what", ["copy-on-write", "vectors"])
+def test_files_that_were_deleted_with_expired_snapshots(tmp_path: Path, duck: DuckSession, what: str) -> None:
+    """What a snapshot took away is needed to know what goes; nobody may have kept it."""
+    lake = Lake(tmp_path)
+    for done in (("append", 5), ("append", 2), ("vectors", 1)):
+        lake.do(done)
+    one = Reading(table_spec(CHANGES), tmp_path, duck)
+    rows, at = one.all()
+    there = folded(rows)
+    before = {*(tmp_path / "lake").glob("**/*.parquet"), *(tmp_path / "lake").glob("*.puffin")}
+    lake.do((what, 2))
+    expire(tmp_path)
+    current = table(tmp_path).current_snapshot()
+    assert current is not None
+    io = table(tmp_path).io
+    live = {
+        Path(entry.data_file.file_path.removeprefix("file://"))
+        for manifest in current.manifests(io)
+        for entry in manifest.fetch_manifest_entry(io)
+    }
+    gone = before - live
+    assert gone
+    for path in gone:
+        path.unlink()
+    refused = one.again().refused(at)
+    assert (refused.code, "deleted when snapshots were expired" in refused.notes[1]) == ("DAT015", True), (
+        refused
+    )
+    agreed = one.again(accepted=("lost:t",))
+    more, at = agreed.all(at)
+    assert {d.code for d in agreed.told} == {"DAT015"}
+    summed = Counter(there)
+    summed.update(row[:2] for row in more if row[2] == "+I")
+    summed.subtract(row[:2] for row in more if row[2] == "-D")
+    assert summed != lake.there, "rows stay that should go"
+    lake.do(("append", 1))
+    last, at = one.again().all(at)
+    assert len(last) == 2, "it goes on without asking again"
+    with pytest.raises(DiagnosticError) as raised:
+        one.again().source.until(at)
+    assert raised.value.diagnostics[0].code == "DAT008"
+
+
 def test_what_can_not_be_read_is_refused(tmp_path: Path, duck: DuckSession) -> None:
     inner = pa.struct({"a": pa.int64()})
     shape = pa.schema([("k", pa.int64()), ("v", pa.string()), ("x", pa.float64()), ("s", inner)])

@@ -157,6 +157,12 @@ def gone_file(table: str, place: str, path: str, size: int, there: int | None) -
     )
 
 
+def gone_rows(file: LogFile, path: str) -> str:
+    """What is gone with a file that the table has no more, in words: of a data file, or a file of deletes at `path`."""
+    rows = f"up to {counted(file.rows, 'row')} that {'go' if file.goes else 'come'} with snapshot {file.snapshot}"
+    return f"{path} is gone, by which {rows} would be known: it was deleted when snapshots were expired"
+
+
 def other_format(table: str, place: str, file: LogFile) -> DiagnosticError:
     """The error for a data file that is not Parquet."""
     return DiagnosticError(

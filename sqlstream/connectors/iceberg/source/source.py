@@ -115,8 +115,9 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         """The next files, or parts of them, within the limits.
 
-        Raises DiagnosticError: DAT004 if there is no table, DAT015 (exit code 4) if snapshots are gone, DAT019 (exit code 4)
-        for one that changes rows, DAT018 for a table that is not as declared or has files that can't be read, ENV006.
+        Raises DiagnosticError: DAT004 if there is no table, DAT015 (exit code 4) if snapshots or files are gone, DAT019
+        (exit code 4) for a snapshot that changes rows, DAT018 for a table that is not as declared or has files that can't be
+        read, ENV006.
         """
         at = IcebergPosition.from_json(position)
         now = self._table(at)
@@ -125,8 +126,11 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         columns = self._columns(now, at)
         while True:
             ahead = files_ahead(at, limits, self._steps(now, at), self._reading(now, at))
-            cut = cut_ahead(self._cutter, ahead, columns, limits, self._entries(ahead), self._deletes)
+            lost: list[str] = []
+            to_read = self._entries(ahead, lost)
+            cut = cut_ahead(self._cutter, ahead, columns, limits, to_read, self._deletes_to_read)
             following = _numbered(ahead.position(cut.file, cut.row), now)
+            following = replace(following, lost=(*following.lost, *lost))
             if cut.splits or ahead.ended:
                 break
             at = following  # all of these snapshots have no rows to read
@@ -206,9 +210,7 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
             found = losses.loss(at, now.metadata)
             if found is None:
                 return at
-            if not self._context.may_lose(self._spec.name):
-                raise lost_rows.refused(self._spec.name, self._log.place, found.what, losses.KEPT)
-            self._context.tell(lost_rows.accepted(self._spec.name, found.what))
+            self._agree(found.what)
             self._log.forget()
             at = found.on
         raise InternalError("what is gone of a table is gone again once it was left out")
@@ -276,26 +278,64 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         if wrong is not None:
             raise losses.other_deletes(self._spec.name, self._log.place, snapshot, wrong)
 
-    def _entries(self, ahead: Ahead) -> Callable[[int], ToRead]:
-        return lambda number: self._entry(ahead.files[number].file)
+    def _entries(self, ahead: Ahead, lost: list[str]) -> Callable[[int], ToRead | None]:
+        """What is read of the file of a number; None: it is gone, which was agreed to, and is one of `lost`.
 
-    def _entry(self, file: LogFile) -> ToRead:
-        """A file as it is there. Raises DiagnosticError (DAT018) if it is gone, or another."""
-        return ToRead(self._present(file.path, file.size))
+        Raises DiagnosticError: DAT018 for a file that is gone though the table has it, or is another; DAT015 for one that it
+        has no more, and that is needed to know which rows go.
+        """
 
-    def _deletes(self, file: DeleteFile) -> FileEntry:
+        def entry(number: int) -> ToRead | None:
+            one = ahead.files[number]
+            file = one.file
+            found = self._present(file.path, file.size)
+            absent = next((each for each in file.deletes if self._deletes(each) is None), None)
+            if found is not None and absent is None:
+                return ToRead(found)
+            path, size = (
+                (file.path, file.size) if absent is None or found is None else (absent.path, absent.size)
+            )
+            whole = ahead.begin.in_whole and not one.step
+            if not self._options.reads_changes or whole or not (file.goes or found is not None):
+                there = present(self._log.entry(path, size))
+                raise losses.gone_file(
+                    self._spec.name, self._log.place, path, size, None if there is None else there.size
+                )
+            what = losses.gone_rows(file, path)
+            if what not in lost:
+                self._agree(what)
+                lost.append(what)
+            return None
+
+        return entry
+
+    def _deletes(self, file: DeleteFile) -> FileEntry | None:
+        """A file of deletes as it is there; None if it is gone, or another."""
         if file not in self._present_deletes:
             if len(self._present_deletes) >= _DELETES_KEPT:
                 self._present_deletes.clear()
-            self._present_deletes[file] = self._present(file.path, file.size)
+            found = self._present(file.path, file.size)
+            if found is None:
+                return None
+            self._present_deletes[file] = found
         return self._present_deletes[file]
 
-    def _present(self, path: str, size: int) -> FileEntry:
-        found = present(self._log.entry(path, size))
-        if found is None or found.size != size:
-            there = None if found is None else found.size
-            raise losses.gone_file(self._spec.name, self._log.place, path, size, there)
+    def _deletes_to_read(self, file: DeleteFile) -> FileEntry:
+        found = self._deletes(file)
+        if found is None:
+            raise InternalError("a file of deletes is gone that was looked at before")
         return found
+
+    def _present(self, path: str, size: int) -> FileEntry | None:
+        """A file as it is there; None if it is gone, or another."""
+        found = present(self._log.entry(path, size))
+        return None if found is None or found.size != size else found
+
+    def _agree(self, what: str) -> None:
+        """Tell of a loss that was agreed to; raise DiagnosticError (DAT015) for another one."""
+        if not self._context.may_lose(self._spec.name):
+            raise lost_rows.refused(self._spec.name, self._log.place, what, losses.KEPT)
+        self._context.tell(lost_rows.accepted(self._spec.name, what))
 
 
 def _numbered(at: IcebergPosition, now: Table) -> IcebergPosition:
