@@ -32,6 +32,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
@@ -73,21 +74,24 @@ def _entries(io: Any, manifest: ManifestFile) -> list[ManifestEntry]:
         return [_inherit_from_manifest(entry, manifest) for entry in reader]
 
 
-def commit(
-    folder: Path,
+def commit(folder: Path, **what: Any) -> int:
+    """As `commit_to`, to the table in a folder."""
+    return commit_to(table(folder), **what)
+
+
+def commit_to(
+    there: Table,
     *,
     add: Sequence[pa.Table] = (),
     remove: Iterable[str] = (),
     deletes: Sequence[DataFile] = (),
     of_added: Callable[[Sequence[str]], Sequence[DataFile]] = lambda paths: (),
     operation: str = "overwrite",
-    name: str = "table",
 ) -> int:
     """A snapshot that adds rows and files of deletes, and removes files of both by their paths; its number.
 
     `of_added` gives files of deletes for the paths of the files that rows are added in.
     """
-    there = table(folder, name)
     gone = {*remove}
     with there.transaction() as transaction:
         producer: Any = transaction.update_snapshot().fast_append()
