@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,12 @@ from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import cutting
 from sqlstream.connectors.iceberg.source import ahead
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
+from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.iceberg.deletes import (
     OPERATIONS,
@@ -542,3 +546,50 @@ def test_two_sources_of_one_table(tmp_path: Path) -> None:
         lake.do(what)
         run(tmp_path, source() + was + both)
         assert result(tmp_path, "SELECT n, m FROM sums") == [(sum(lake.there.values()), before)]
+
+
+@pytest.mark.parametrize("by", ["positions", "equals"])
+def test_reading_row_by_row_gives_the_same(tmp_path: Path, duck: DuckSession, by: str) -> None:
+    """What reads a split again that can't be read at once."""
+    lake = Lake(tmp_path)
+    lake.do(("append", 5))
+    lake.do((by, 1))
+    spec = table_spec(CHANGES)
+    one = Reading(spec, tmp_path, duck)
+    for split in one.epoch(one.source.initial_position()).splits:
+        assert not REGISTERED.lenient_reader(spec, str(tmp_path)).open_lenient(duck, "rows", split)
+        found = duck.query("SELECT * FROM rows")
+        duck.drop("rows")
+        assert found.column_names == ["k", "v", KIND_COLUMN]
+        rows = zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)
+        assert Counter(rows) == lake.there
+
+
+def test_deletes_by_values_of_each_type(tmp_path: Path, duck: DuckSession) -> None:
+    """By values that are there, and NULL."""
+    days = [datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), datetime.date(2100, 1, 1)]
+    times = [datetime.datetime(2024, 2, 29, 12, 30, 0, 123456), datetime.datetime(1900, 1, 1), None]
+    values: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "i": (pa.int32(), [1, -5, None]),
+        "b": (pa.bool_(), [True, False, None]),
+        "d": (pa.date32(), [*days[:2], None]),
+        "t": (pa.timestamp("us"), times),
+        "z": (pa.timestamp("us", "UTC"), times),
+        "m": (pa.decimal128(12, 3), [Decimal("1.500"), Decimal("-0.001"), None]),
+        "s": (pa.string(), ["a'b", "", None]),
+        "y": (pa.binary(), [b"\x00\xff", b"", None]),
+        "h": (pa.time64("us"), [datetime.time(1, 2, 3, 4), datetime.time(0), None]),
+        "f": (pa.binary(4), [b"abcd", b"\0\0\0\0", None]),
+    }
+    shape = pa.schema([("k", pa.int64()), *((name, type_) for name, (type_, _) in values.items())])
+    rows = pa.table([[0, 1, 2], *(given for _, given in values.values())], schema=shape)
+    made = create(tmp_path, shape)
+    made.append(rows)
+    spec = table_spec(schema={"k": "BIGINT"})
+    for id_, name in enumerate(values, 2):
+        for number in (0, 2):
+            file = equals(tmp_path, rows.slice(number, 1), (id_,), schema=made.schema())
+            commit(tmp_path, deletes=[file])
+            left = [k for (k,) in Reading(spec, tmp_path, duck).all()[0]]
+            assert sorted(left) == [k for k in range(3) if k != number], (name, number)
+            commit(tmp_path, remove=[file.file_path])

@@ -257,9 +257,9 @@ def test_deletes_in_an_object_store(store: S3Server, tmp_path: Path) -> None:
     }
     listed = "'connector' = 'iceberg', " + ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
     run(tmp_path, written(listed), rows_per_epoch=100)
-    changes = f"CREATE TABLE o (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ({listed}, 'read-change-feed' = 'true');\n"
     text = (
-        f"{changes}CREATE TABLE n (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', "
+        f"CREATE TABLE o (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ({listed}, 'read-change-feed' = 'true');\n"
+        "CREATE TABLE n (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', "
         "'path' = 'n.duckdb');\nINSERT INTO n SELECT k, v FROM o;\n"
     )
     run(tmp_path, text, state="back", rows_per_epoch=100)
