@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
@@ -20,9 +21,10 @@ pytest.importorskip("sqlalchemy")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import cutting
@@ -593,3 +595,35 @@ def test_deletes_by_values_of_each_type(tmp_path: Path, duck: DuckSession) -> No
             left = [k for (k,) in Reading(spec, tmp_path, duck).all()[0]]
             assert sorted(left) == [k for k in range(3) if k != number], (name, number)
             commit(tmp_path, remove=[file.file_path])
+
+
+def test_many_upserts(tmp_path: Path, duck: DuckSession) -> None:
+    """Files of deletes that many data files have are put together; each counts for those that are older."""
+    lake = Lake(tmp_path)
+    lake.do(("append", 5))
+    one = Reading(table_spec(CHANGES), tmp_path, duck)
+    rows, at = one.all()
+    there = folded(rows)
+    for n in range(6):
+        lake.do(("upsert", n))
+        lake.do(("append", 0))
+    assert Counter(Reading(table_spec(), tmp_path, duck).all()[0]) == lake.there
+    more, _ = one.all(at, Limits(tasks=2))
+    assert folded(more, there) == lake.there
+
+
+def test_deletes_by_a_uuid(tmp_path: Path, duck: DuckSession) -> None:
+    made = create(
+        tmp_path,
+        Schema(
+            NestedField(1, "k", LongType(), required=False), NestedField(2, "u", UUIDType(), required=False)
+        ),
+    )
+    values = [uuid.UUID(int=number).bytes for number in range(5)]
+    shape = made.schema().as_arrow()
+    ids = pa.array(values, pa.binary(16)).cast(shape.field("u").type)
+    rows = pa.table([pa.array(range(5), pa.int64()), ids], schema=shape)
+    made.append(rows)
+    for number in range(3):
+        commit(tmp_path, deletes=[equals(tmp_path, rows.slice(number, 1), (2,), schema=made.schema())])
+    assert sorted(Reading(table_spec(schema={"k": "BIGINT"}), tmp_path, duck).all()[0]) == [(3,), (4,)]

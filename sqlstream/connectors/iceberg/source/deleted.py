@@ -24,6 +24,8 @@ from sqlstream_operators.errors import InternalError
 #: So many positions stand in a query; more of them are a file.
 _IN_QUERY = 500
 _ROW = "file_row_number"
+#: From so many files of deletes with the same columns on they are put together; the column says which it was.
+_JOINED, _FILE = 3, "__sqlstream_file"
 #: How a deletion vector begins, behind its length.
 _MAGIC = b"\xd1\xd3\x39\x64"
 
@@ -41,6 +43,7 @@ class Deleted:
     def __init__(self, deletes: Sequence[Mapping[str, Any]], opening: str, column_of: ColumnOf) -> None:
         self._deletes, self._opening, self._column_of = deletes, opening, column_of
         self._copies: dict[int, str] = {}
+        self._joined: dict[int, str] = {}
 
     def condition(
         self, part: Part, path: str, location: str, only: Sequence[int] | None, without: Sequence[int]
@@ -74,7 +77,7 @@ class Deleted:
         match DeleteKind(delete["kind"]):
             case DeleteKind.POSITIONS:
                 other = self._part(part, delete)
-                return _listed(other, self._local(number, other), location)
+                return _positions_in(other, self._local(number, other), location)
             case DeleteKind.VECTOR:
                 offset, length = delete["at"]
                 return _of_vector(self._part(part, delete), offset, length)
@@ -92,7 +95,7 @@ class Deleted:
 
         NULL is a value, too.
         """
-        files: dict[tuple[str, str], list[str]] = {}
+        files: dict[tuple[str, str, str], list[int]] = {}
         for number in numbers:
             delete = self._deletes[number]
             if DeleteKind(delete["kind"]) is not DeleteKind.EQUALITY:
@@ -100,12 +103,50 @@ class Deleted:
             other = self._part(part, delete)
             local = self._local(number, other)
             here = self._packed(part, path, delete["columns"])
-            files.setdefault((here, self._packed(other, local, delete["columns"])), []).append(local)
+            there = self._packed(other, local, delete["columns"])
+            files.setdefault((here, there, self._together(number, part)), []).append(number)
         return [
-            f"{here} IN (SELECT {there} FROM read_parquet({file_list(paths)}, union_by_name = true, "
-            "hive_partitioning = false))"
-            for (here, there), paths in files.items()
+            f"{here} IN (SELECT {there} FROM {self._listed(together, listed)})"
+            for (here, there, together), listed in files.items()
         ]
+
+    def _listed(self, together: str, numbers: Sequence[int]) -> str:
+        """SQL of the rows of files of deletes, of which there is one file, or of each alone."""
+        if together:
+            return f"read_parquet({file_list([together])}) WHERE {_FILE} IN ({', '.join(map(str, numbers))})"
+        paths = [self._copies[number] for number in numbers]
+        return f"read_parquet({file_list(paths)}, union_by_name = true, hive_partitioning = false)"
+
+    def _together(self, number: int, part: Part) -> str:
+        """A file with the rows of all files of deletes by values that have the same columns; "" if there is none.
+
+        Many data files have the same ones, and would open each of them.
+        """
+        if number not in self._joined:
+            self._join(part)
+        return self._joined[number]
+
+    def _join(self, part: Part) -> None:
+        alike: dict[str, list[tuple[int, pa.Table]]] = {}
+        for number, delete in enumerate(self._deletes):
+            self._joined[number] = ""
+            # Of a UUID Arrow keeps no more than its bytes.
+            if DeleteKind(delete["kind"]) is DeleteKind.EQUALITY and not any(
+                type_ == "UUID" for _, type_ in delete["columns"]
+            ):
+                other = self._part(part, delete)
+                table = _read(other, self._local(number, other))
+                alike.setdefault(str(table.schema.remove_metadata()), []).append((number, table))
+        for tables in alike.values():
+            if len(tables) < _JOINED:
+                continue
+            path = part.new_file(".parquet")
+            rows = [
+                table.append_column(_FILE, pa.repeat(pa.scalar(number, pa.int64()), len(table)))
+                for number, table in tables
+            ]
+            pq.write_table(pa.concat_tables(one.replace_schema_metadata() for one in rows), path)
+            self._joined |= {number: path for number, _ in tables}
 
     def _local(self, number: int, part: Part) -> str:
         """A local path with a file of deletes: one copy for all data files of the split."""
@@ -132,7 +173,17 @@ def _among(rows: Rows, part: Part) -> str:
     return f"({_ROW} BETWEEN {first} AND {last} AND {_ROW} IN (SELECT pos FROM read_parquet({file_list([path])})))"
 
 
-def _listed(part: Part, path: str, location: str) -> Rows:
+def _read(part: Part, path: str) -> pa.Table:
+    """All of a file of deletes by values, whose local path is `path`."""
+    try:
+        return pq.read_table(path, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the file system, and not of what is in the file
+        raise part.damaged(f"not a readable file of deletes: {str(error).splitlines()[0]}") from error
+
+
+def _positions_in(part: Part, path: str, location: str) -> Rows:
     """The positions that a file of deletes, whose local path is `path`, has of a data file."""
     try:
         table = pq.read_table(
