@@ -13,6 +13,7 @@ from sqlstream.connectors.filesystem.file_ranges import (
     open_entry,
 )
 from sqlstream.connectors.filesystem.file_version import other_shape, repair
+from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.errors import InputFileError
 
 
@@ -79,6 +80,14 @@ class Part:
     def open(self) -> AbstractContextManager[BinaryIO]:
         """The file's bytes as they are, seekable. Raises InputFileError if it is not what was listed."""
         return open_entry(self.range.entry)
+
+    def beside(self, entry: FileEntry) -> Part:
+        """Another file, whose copies go to the same folder."""
+        return Part(FileRange(entry), self._work)
+
+    def new_file(self, suffix: str) -> str:
+        """The path of a file in that folder, which does not exist yet."""
+        return str(self._work.new_file(suffix))
 
     def damaged(self, what: str) -> InputFileError:
         """The error for a file that is not of its format."""

@@ -21,6 +21,8 @@ from sqlstream_operators.plan.spec import KIND_COLUMN, SourceSpec
 
 #: SELECT items of the columns that are not in files, for files that DuckDB numbers in this order.
 Constants = Callable[[Sequence[FileEntry]], list[str]]
+#: The column that says whether a row is there; where it is NULL it is not.
+HERE = "__sqlstream_here"
 
 
 class FileReader:
@@ -32,7 +34,8 @@ class FileReader:
 
     `constants` says what partition and metadata columns are, as `ReadColumns.constants` does, which goes by files' paths.
     With `kinds` it also has KIND_COLUMN, and rows where that is NULL are left out. `columns_in` finds columns in files of
-    Parquet otherwise than by their names.
+    Parquet otherwise than by their names; with `marks` it gives a column HERE more, and rows where that is not true are
+    left out, and so is the column.
     """
 
     def __init__(
@@ -43,13 +46,14 @@ class FileReader:
         *,
         kinds: bool = False,
         columns_in: ColumnsIn | None = None,
+        marks: bool = False,
     ) -> None:
         self._spec = spec
         self._options = FileOptions.read(spec.options)
         _, self._opening = split_location(self._options.path)
         self._wanted = wanted = ReadColumns.of(spec)
         self._constants = constants or wanted.constants
-        self._kinds = kinds
+        self._kinds, self._marks = kinds, marks
         table = FileTable(
             wanted.columns, wanted.declared, spec.options, spec.primary_key, self._beside, columns_in
         )
@@ -68,6 +72,8 @@ class FileReader:
                 self._register(duck, relation, found)
                 return
             sql, several_parses = found, self._format.parses and queries > 1
+            if self._marks:
+                sql = f"SELECT * EXCLUDE ({HERE}) FROM ({sql}) WHERE {HERE}"
             if self._kinds:
                 sql = f"SELECT * FROM ({sql}) WHERE {KIND_COLUMN} IS NOT NULL"
             if not work.used and not several_parses:
@@ -91,6 +97,8 @@ class FileReader:
                 path = file_range.entry.path
                 bad += [BadRow(path, one.line, one.raw, one.reason) for one in refused]
         found = pa.concat_tables(tables)
+        if self._marks:
+            found = found.filter(found.column(HERE)).drop_columns(HERE)
         if self._kinds:
             found = found.filter(pc.is_valid(found.column(KIND_COLUMN)))
         self._register(duck, relation, found)

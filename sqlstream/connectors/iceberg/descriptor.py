@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES
 from sqlstream.connectors.iceberg.options import PLACE, TABLE_OPTIONS
-from sqlstream.connectors.iceberg.source.options import SOURCE_OPTIONS, wrong_table
+from sqlstream.connectors.iceberg.source.options import CHANGES, SOURCE_OPTIONS, wrong_table
 from sqlstream.connectors.lakehouse.keys import nested_key
 from sqlstream.connectors.lakehouse.options import SINK_OPTIONS
 from sqlstream_operators.plan.types import BIGINT, Kind
@@ -65,6 +65,7 @@ DESCRIPTOR = ConnectorDescriptor(
     (*TABLE_OPTIONS, FILE_SIZE, *SINK_OPTIONS, *SOURCE_OPTIONS),
     metadata=MappingProxyType({**FILES, "_snapshot_id": BIGINT}),
     bounded=lambda settings: settings.get("streaming") is not True,
+    changelog_option=CHANGES,
     source_lookup=ColumnLookup(by_position=False, any_case=True, alone=True),
     sink=SinkAbilities(
         changes=True,

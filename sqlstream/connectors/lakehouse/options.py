@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
-from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.diagnostics import Diagnostic, Span
 
 if TYPE_CHECKING:
     from sqlstream_planner.sql.statements import CreateTable
@@ -53,3 +53,27 @@ def several_starts(table: CreateTable, starts: Sequence[str]) -> Iterator[Diagno
             given[name].key_span,
             help="leave one out",
         )
+
+
+def skipped_changes(span: Span, skipping: str, reading: str) -> Diagnostic:
+    """What is wrong with a table whose changes are read, and passed over; `span` is where the option `skipping` is."""
+    return Diagnostic(
+        "OPT003", f"`{skipping}` passes over what `{reading}` reads", span, help="leave one out"
+    )
+
+
+def metadata_of_changes(table: CreateTable, reading: str) -> Iterator[Diagnostic]:
+    """What is wrong with columns of a table whose changes are read, by the option `reading`."""
+    from sqlstream_planner.sql.statements import MetadataColumn  # not in tasks, where this is loaded, too
+
+    for column in table.columns:
+        if isinstance(column, MetadataColumn):
+            yield Diagnostic(
+                "CAT008",
+                f"`{column.name}` is METADATA, which changes have none of",
+                column.span,
+                notes=(
+                    "a row that goes is written in another file, and of another version, than when it came",
+                ),
+                help=f"leave the column out, or `{reading}`",
+            )

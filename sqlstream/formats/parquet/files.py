@@ -130,10 +130,11 @@ def _whole(
 ) -> pa.Table:
     items = [*_items(wanted, schema, part, path), *wanted.beside([part]).items]
     where = _range(part)
-    source = f"(SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false){where}"
-    if condition:
-        source += f"{' AND' if where else ' WHERE'} {condition}"
-    return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {source})")
+    source = f"read_parquet({file_list([path])}, hive_partitioning = false)"
+    if condition:  # of columns in the file, and not of the items that are called as they are
+        source = f"(SELECT * FROM {source}{where}{' AND' if where else ' WHERE'} {condition})"
+        where = ""
+    return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {source}{where}")
 
 
 def _items(wanted: FileTable, schema: Mapping[str, SqlType | None], entry: FilePart, path: str) -> list[str]:

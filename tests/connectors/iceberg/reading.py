@@ -14,6 +14,7 @@ from sqlstream.connectors.api import ConnectorContext, Limits, Position, Split
 from sqlstream.connectors.iceberg.source.source import IcebergSource
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -90,7 +91,9 @@ class Reading:
 
     def read(self, split: Split) -> list[Row]:
         """As a task does it: the split comes to it as JSON."""
-        names = ", ".join(f'"{name}"' for name in (*self.spec.columns, *(m.name for m in self.spec.metadata)))
+        kind = [KIND_COLUMN] if self.spec.options.get("read-change-feed") == "true" else []
+        read = (*self.spec.columns, *(m.name for m in self.spec.metadata), *kind)
+        names = ", ".join(f'"{name}"' for name in read)
         split = Split(split.source, json.loads(json.dumps(split.payload)), split.rows, split.bytes)
         reader = REGISTERED.reader(self.spec, str(self.folder))
         reader.open_strict(self.duck, "rows", split, queries=1)

@@ -25,6 +25,7 @@ from sqlstream.connectors.iceberg.source.factory import IcebergSourceFactory
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.iceberg.deletes import commit, positions
 from tests.connectors.iceberg.reading import Reading, table_spec
 from tests.connectors.iceberg.tables import Row, compact, create, expire, table
 
@@ -228,7 +229,8 @@ def test_snapshots_that_change_rows(tmp_path: Path, duck: DuckSession, skips: bo
     refused = one.refused(epoch.after)
     assert (refused.code, refused.help) == (
         "DAT019",
-        "write 'streaming-skip-delete-snapshots' = 'true' to pass over such snapshots",
+        "write 'streaming-skip-delete-snapshots' = 'true' to pass over such snapshots; or 'read-change-feed' = 'true', "
+        "with a new state directory, to read what changes, too",
     )
     assert "'delete'" in refused.notes[1]
 
@@ -287,63 +289,20 @@ def test_a_table_that_was_rolled_back_or_made_anew(tmp_path: Path, duck: DuckSes
     assert one.again(accepted=("lost:t",)).all(at)[0] == rows
 
 
-def test_deletes_of_single_rows_are_refused(tmp_path: Path, duck: DuckSession) -> None:
-    """Iceberg's library writes none, so the log of a table is made to name a file of them."""
+def test_deletes_of_single_rows(tmp_path: Path, duck: DuckSession) -> None:
+    """The table as it is has not the rows that are deleted; a snapshot that deletes some changes rows."""
     create(tmp_path, SHAPE)
-    append(tmp_path, 1, 2)
+    rows = append(tmp_path, 1, 2)
     one = reading(tmp_path, duck, {"streaming": "true"})
     _, at = one.all()
-    add_position_deletes(tmp_path)
-    assert one.again().refused(at).code == "DAT019"
-    found = reading(tmp_path, duck).refused()
-    assert (found.code, "1 file of deletes" in found.message) == ("DAT018", True), found
-
-
-def add_position_deletes(folder: Path) -> None:
-    """A snapshot with a file that deletes the first row of the table's file."""
-    from pyiceberg.manifest import (
-        DataFile,
-        DataFileContent,
-        FileFormat,
-        ManifestContent,
-        ManifestEntry,
-        ManifestEntryStatus,
-    )
-    from pyiceberg.table.snapshots import Operation, Summary
-    from pyiceberg.typedef import Record
-
-    there = table(folder)
-    (task,) = there.scan().plan_files()
-    path = folder / "lake" / "deletes.parquet"
-    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": [0]}), path)
-    file = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=f"file://{path}",
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=1,
-        file_size_in_bytes=path.stat().st_size,
-    )
-    with there.transaction() as transaction:
-        producer = transaction.update_snapshot().fast_append()
-        producer._summary = lambda snapshot_properties: Summary(Operation.OVERWRITE)  # type: ignore[method-assign, misc, assignment]
-        made = producer._manifests
-
-        def manifests() -> Any:
-            with producer.new_manifest_writer(there.spec()) as writer:
-                writer.content = lambda: ManifestContent.DELETES  # type: ignore[method-assign]
-                writer.add(
-                    ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED, snapshot_id=producer.snapshot_id, data_file=file
-                    )
-                )
-            manifest = writer.to_manifest_file()
-            manifest[3] = ManifestContent.DELETES
-            return [manifest, *made()]
-
-        producer._manifests = manifests  # type: ignore[method-assign]
-        with producer:
-            pass
+    (task,) = table(tmp_path).scan().plan_files()
+    commit(tmp_path, deletes=[positions(tmp_path, {task.file.file_path: [0]})])
+    refused = one.again().refused(at)
+    assert (refused.code, "1 file of deletes is added" in refused.notes[1]) == ("DAT019", True), refused
+    assert reading(tmp_path, duck).all()[0] == rows[1:]
+    before = table(tmp_path).snapshots()[0].snapshot_id
+    assert reading(tmp_path, duck, {"snapshot-id": str(before)}).all()[0] == rows
+    assert reading(tmp_path, duck, {"streaming-skip-delete-snapshots": "true"}).all(at)[0] == []
 
 
 def test_a_file_that_is_gone_is_told(tmp_path: Path, duck: DuckSession) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.lakehouse.options import several_starts
+from sqlstream.connectors.lakehouse.options import metadata_of_changes, several_starts, skipped_changes
 from sqlstream.connectors.options import bad_option, duration_us, flag, instant_us, number
 from sqlstream_planner.catalog.descriptor import Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -24,6 +24,7 @@ _SOURCE = (Role.SOURCE,)
 LATEST = "latest"
 #: The option by which a table gives changes.
 CHANGES = "readChangeFeed"
+_SKIP = "skipChangeCommits"
 #: Where reading begins, in the order in which messages name them: one of them at most.
 STARTS = ("startingVersion", "startingTimestamp", "versionAsOf", "timestampAsOf")
 #: Of these the ones that mean the table as it was, and nothing after it.
@@ -75,7 +76,7 @@ SOURCE_OPTIONS = (
         roles=_SOURCE,
     ),
     OptionDef(
-        "skipChangeCommits",
+        _SKIP,
         ValueKind.BOOLEAN,
         "pass over versions that delete or change rows, with all that they add; else such a version is an error",
         default="false",
@@ -167,25 +168,7 @@ def wrong_table(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
             given[as_of].key_span,
             help="leave it out, or write 'mode' = 'batch'; what later versions add is read from `startingVersion` on",
         )
-    if settings.get(CHANGES) is not True:
-        return
-    if settings.get("skipChangeCommits") is True:
-        yield Diagnostic(
-            "OPT003",
-            f"`skipChangeCommits` passes over what `{CHANGES}` reads",
-            given["skipChangeCommits"].key_span,
-            help="leave one out",
-        )
-    from sqlstream_planner.sql.statements import MetadataColumn  # not in tasks, where this is loaded, too
-
-    for column in table.columns:
-        if isinstance(column, MetadataColumn):
-            yield Diagnostic(
-                "CAT008",
-                f"`{column.name}` is METADATA, which changes have none of",
-                column.span,
-                notes=(
-                    "a row that goes is written in another file, and of another version, than when it came",
-                ),
-                help=f"leave the column out, or `{CHANGES}`",
-            )
+    if settings.get(CHANGES) is True:
+        if settings.get(_SKIP) is True:
+            yield skipped_changes(given[_SKIP].key_span, _SKIP, CHANGES)
+        yield from metadata_of_changes(table, CHANGES)

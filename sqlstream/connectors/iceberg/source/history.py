@@ -10,8 +10,11 @@ from sqlstream.connectors.api import Limits, Position, SourcePlan
 from sqlstream.connectors.filesystem.cutting import FileCutter, ToRead
 from sqlstream.connectors.filesystem.file_version import present
 from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.iceberg.source.ahead import Ahead, NextFile, files_ahead
-from sqlstream.connectors.iceberg.source.log import IcebergLog, LogFile
+from sqlstream.connectors.iceberg.source.deletes import DeleteFile
+from sqlstream.connectors.iceberg.source.log import DELETE, REPLACE, IcebergLog, LogFile, operation_of
+from sqlstream.connectors.iceberg.source.options import IcebergOptions
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
 from sqlstream.connectors.iceberg.source.splits import Columns, cut_ahead
 from sqlstream_operators.errors import InternalError
@@ -27,18 +30,20 @@ _MOST_NAMED = 5
 class IcebergHistory:
     """The rows from where reading began to `end`; its positions are those of the source.
 
-    Snapshots that change rows have none, as they were left out. Raises DiagnosticError (DAT008) if snapshots or files are
-    gone.
+    Snapshots that change rows have none, as they were left out, unless changes are read. Raises DiagnosticError (DAT008) if
+    snapshots or files are gone.
     """
 
     def __init__(
         self,
         spec: SourceSpec,
+        options: IcebergOptions,
         log: IcebergLog,
         end: IcebergPosition,
         columns: Callable[[Table], Columns],
     ) -> None:
         self._log, self._end = log, end
+        self._reads_changes = options.reads_changes
         self._cutter = FileCutter(spec.name, FileOptions("/", "parquet"))
         self._begin = _begin(end)
         self.bytes: int | None = None
@@ -75,7 +80,8 @@ class IcebergHistory:
         at = IcebergPosition.from_json(position)
         while True:
             ahead = files_ahead(at, limits, self._behind(at), self._read)
-            cut = cut_ahead(self._cutter, ahead, self._columns, limits, self._to_read(ahead))
+            to_read = self._to_read(ahead)
+            cut = cut_ahead(self._cutter, ahead, self._columns, limits, to_read, self._present)
             following = replace(ahead.position(cut.file, cut.row), skipped=0)
             ended = self._is_end(following) or (ahead.ended and cut.file >= len(ahead.files))
             if cut.splits or ended:
@@ -123,13 +129,13 @@ class IcebergHistory:
         if snapshot is None:
             raise InternalError("a snapshot of a history was looked at before")
         if self._begin.whole and number == self._begin.start:
-            return self._log.whole(self._now, snapshot)[0]
-        operation = "" if snapshot.summary is None else snapshot.summary.operation.value
-        if operation == "replace":
+            return self._log.whole(self._now, snapshot)
+        if operation_of(snapshot) == REPLACE:
             return ()
-        changes = self._log.changes(self._now, snapshot)
-        left_out = changes.removed or changes.deletes or operation == "delete"
-        return () if left_out else changes.added
+        if self._reads_changes:
+            return self._log.changes(self._now, snapshot)
+        added = self._log.added(self._now, snapshot)
+        return () if added.changes_rows or operation_of(snapshot) == DELETE else added.added
 
     def _is_end(self, at: IcebergPosition) -> bool:
         end = self._end
@@ -147,23 +153,31 @@ class IcebergHistory:
         def to_read(number: int) -> ToRead | None:
             one = ahead.files[number]
             end = self._ends_at(ahead, one)
-            entry = self._log.entry(one.file)
-            return None if end == 0 else ToRead(present(entry) or entry, end)
+            return None if end == 0 else ToRead(self._present(one.file), end)
 
         return to_read
+
+    def _present(self, file: LogFile | DeleteFile) -> FileEntry:
+        entry = self._log.entry(file.path, file.size)
+        return present(entry) or entry
 
     def _gone_files(self) -> list[str]:
         at = self._begin
         ahead = files_ahead(at, Limits(), self._behind(at), self._read)
         gone, size = [], 0
+        looked: set[DeleteFile] = set()
         while True:
             for one in ahead.files:
                 if self._ends_at(ahead, one) == 0:
                     continue
                 size += one.file.size
-                found = present(self._log.entry(one.file))
-                if found is None or found.size != one.file.size:
-                    gone.append(f"{one.file.path} is gone, or is another file")
+                others = [file for file in one.file.deletes if file not in looked]
+                looked |= {*others}
+                there = [(one.file.path, one.file.size), *((file.path, file.size) for file in others)]
+                for path, expected in there:
+                    found = present(self._log.entry(path, expected))
+                    if found is None or found.size != expected:
+                        gone.append(f"{path} is gone, or is another file")
             if ahead.ended:
                 break
             at = ahead.position(len(ahead.files), 0)

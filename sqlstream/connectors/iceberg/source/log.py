@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,8 @@ from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.iceberg.files import plain
 from sqlstream.connectors.iceberg.library import attempt, open_table
 from sqlstream.connectors.iceberg.options import TablePlace
+from sqlstream.connectors.iceberg.source.deletes import DeleteFile, Deletes
+from sqlstream.connectors.iceberg.source.manifests import Entry, entries
 from sqlstream_operators.plan.types import quote_literal
 
 if TYPE_CHECKING:
@@ -22,15 +24,19 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _T = TypeVar("_T")
-#: Of how many snapshots the files are kept.
-_KEPT = 200
+#: Of how many snapshots the files are kept, and how many files with what deletes rows of them, as each may have many.
+_KEPT, _KEPT_FILES = 200, 500_000
+#: Operations of snapshots that are not told by their files alone.
+REPLACE, DELETE = "replace", "delete"
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
     """A data file: its path as paths are here, size in bytes, rows; the snapshot that its rows count as coming with.
 
-    `constants` are values of columns by the ids of their fields, as SQL, for files that don't have the columns.
+    `constants` are values of columns by the ids of their fields, as SQL, for files that don't have the columns. `location`
+    is the path as the table has it. Its rows go (`goes`) or come: those that none of `without` deletes, and where `only` is
+    not None one of these does.
     """
 
     path: str
@@ -39,6 +45,15 @@ class LogFile:
     snapshot: int
     constants: Mapping[str, str]
     format: str = "PARQUET"
+    location: str = ""
+    goes: bool = False
+    only: tuple[DeleteFile, ...] | None = None
+    without: tuple[DeleteFile, ...] = ()
+
+    @property
+    def deletes(self) -> tuple[DeleteFile, ...]:
+        """All files of deletes that are read to know its rows."""
+        return (*(self.only or ()), *self.without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,11 @@ class SnapshotFiles:
     added: tuple[LogFile, ...]
     removed: int
     deletes: int
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows that were there before are gone."""
+        return bool(self.removed or self.deletes)
 
 
 class IcebergLog:
@@ -61,7 +81,8 @@ class IcebergLog:
         self._patience_s, self._clock = patience_s, clock
         self._table: Table | None = None
         self._looked_at = float("-inf")
-        self._files: OrderedDict[tuple[int, bool], Any] = OrderedDict()
+        self._files: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self._sizes: dict[tuple[int, str], int] = {}
 
     def now(self) -> Table | None:
         """The table as it is now, or was a moment ago; None if there is none. Raises DiagnosticError (ENV006)."""
@@ -75,24 +96,33 @@ class IcebergLog:
         """Look anew next time."""
         self._looked_at = float("-inf")
         self._files.clear()
+        self._sizes.clear()
 
-    def whole(self, table: Table, snapshot: Snapshot) -> tuple[tuple[LogFile, ...], int]:
-        """The files that the table has at a snapshot, by when they came and their names; and how many files of deletes."""
-        return self._kept((snapshot.snapshot_id, True), lambda: _whole(table, snapshot))
+    def whole(self, table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
+        """The files that the table has at a snapshot, by when they came and their names."""
+        return self._kept((snapshot.snapshot_id, "whole"), lambda: _whole(table, snapshot))
 
-    def changes(self, table: Table, snapshot: Snapshot) -> SnapshotFiles:
-        """What a snapshot adds and removes."""
-        return self._kept((snapshot.snapshot_id, False), lambda: _changes(table, snapshot))
+    def added(self, table: Table, snapshot: Snapshot) -> SnapshotFiles:
+        """What a snapshot adds, and that it removes something."""
+        return self._kept((snapshot.snapshot_id, "added"), lambda: _added(table, snapshot))
 
-    def entry(self, file: LogFile) -> FileEntry:
+    def changes(self, table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
+        """What a snapshot does to rows: all that goes, then all that comes."""
+        return self._kept((snapshot.snapshot_id, "changes"), lambda: _changes(table, snapshot))
+
+    def entry(self, path: str, size: int) -> FileEntry:
         """A file as the log has it; nobody has looked whether it is there."""
-        return FileEntry(file.path, file.size, 0, self.opening)
+        return FileEntry(path, size, 0, self.opening)
 
-    def _kept(self, key: tuple[int, bool], look: Callable[[], _T]) -> _T:
+    def _kept(self, key: tuple[int, str], look: Callable[[], _T]) -> _T:
         if key not in self._files:
-            self._files[key] = self._try(look)
-            if len(self._files) > _KEPT:
-                self._files.popitem(last=False)
+            self._files[key] = made = self._try(look)
+            self._sizes[key] = _size(made)
+            while len(self._files) > _KEPT or (
+                sum(self._sizes.values()) > _KEPT_FILES and len(self._files) > 1
+            ):
+                former, _ = self._files.popitem(last=False)
+                del self._sizes[former]
         found: _T = self._files[key]
         return found
 
@@ -100,50 +130,98 @@ class IcebergLog:
         return attempt(self._at, work, done="read")
 
 
-def _whole(table: Table, snapshot: Snapshot) -> tuple[tuple[LogFile, ...], int]:
-    from pyiceberg.manifest import DataFileContent
+def _size(files: Any) -> int:
+    """How many files and files of deletes something names."""
+    listed = files.added if isinstance(files, SnapshotFiles) else files
+    return sum(1 + len(file.deletes) for file in listed)
 
-    found: list[tuple[int, LogFile]] = []
-    deletes = 0
-    for manifest in snapshot.manifests(table.io):
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            if entry.data_file.content == DataFileContent.DATA:
-                file = _file(table.metadata, entry.data_file, snapshot.snapshot_id)
-                found.append((entry.sequence_number or 0, file))
-            else:
-                deletes += 1
+
+def _whole(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
+    data, deletes = _entries(table, snapshot)
+    there = Deletes(table.metadata, (entry for entry in deletes if not entry.removed))
+    found = [
+        (entry.sequence, replace(_file(table.metadata, entry, snapshot), without=there.of(entry)))
+        for entry in data
+        if not entry.removed
+    ]
     found.sort(key=lambda one: (one[0], one[1].path))
-    return tuple(file for _, file in found), deletes
+    return tuple(file for _, file in found)
 
 
-def _changes(table: Table, snapshot: Snapshot) -> SnapshotFiles:
-    from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+def _added(table: Table, snapshot: Snapshot) -> SnapshotFiles:
+    data, deletes = (
+        [entry for entry in one if entry.snapshot == snapshot.snapshot_id]
+        for one in _entries(table, snapshot, own=True)
+    )
+    added = [_file(table.metadata, entry, snapshot) for entry in data if entry.added]
+    removed = sum(entry.removed for entry in data)
+    return SnapshotFiles(tuple(sorted(added, key=lambda file: file.path)), removed, len(deletes))
 
-    added: list[LogFile] = []
-    removed = deletes = 0
-    for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id != snapshot.snapshot_id:
-            continue  # what it has came, or went, with the snapshot that wrote it, or before
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-            if entry.snapshot_id != snapshot.snapshot_id:
+
+def _changes(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
+    """Of the files that stay only those of which rows are deleted now, or are no more."""
+    metadata, number = table.metadata, snapshot.snapshot_id
+    own, _ = _entries(table, snapshot, own=True)
+    _, deletes = _entries(table, snapshot, data=False)
+    new, gone = (
+        [entry for entry in deletes if entry.snapshot == number and entry.added],
+        [entry for entry in deletes if entry.snapshot == number and entry.removed],
+    )
+    old = [entry for entry in deletes if not entry.removed and not (entry.snapshot == number and entry.added)]
+    before, after = Deletes(metadata, [*old, *gone]), Deletes(metadata, [*old, *new])
+    going, coming = [], []
+    for entry in own:
+        if entry.snapshot == number and entry.removed:
+            file = _file(metadata, entry, snapshot)
+            going.append(replace(file, goes=True, without=before.of(entry)))
+        elif entry.snapshot == number and entry.added:
+            coming.append(replace(_file(metadata, entry, snapshot), without=after.of(entry)))
+    if new or gone:
+        data, _ = _entries(table, snapshot)
+        for entry in data:
+            if entry.removed or (entry.snapshot == number and entry.added):
                 continue
-            if entry.data_file.content != DataFileContent.DATA:
-                deletes += 1
-            elif entry.status == ManifestEntryStatus.ADDED:
-                added.append(_file(table.metadata, entry.data_file, snapshot.snapshot_id))
-            elif entry.status == ManifestEntryStatus.DELETED:
-                removed += 1
-    return SnapshotFiles(tuple(sorted(added, key=lambda file: file.path)), removed, deletes)
+            were, are = before.of(entry), after.of(entry)
+            more = tuple(sorted({*are} - {*were}, key=lambda one: (one.path, one.offset)))
+            less = tuple(sorted({*were} - {*are}, key=lambda one: (one.path, one.offset)))
+            if more or less:
+                file = _file(metadata, entry, snapshot)
+                going += [replace(file, goes=True, only=more, without=were)] if more else []
+                coming += [replace(file, only=less, without=are)] if less else []
+    return (*sorted(going, key=lambda file: file.path), *sorted(coming, key=lambda file: file.path))
 
 
-def _file(metadata: TableMetadata, file: DataFile, snapshot: int) -> LogFile:
+def _entries(
+    table: Table, snapshot: Snapshot, *, own: bool = False, data: bool = True
+) -> tuple[list[Entry], list[Entry]]:
+    """The data files and the files of deletes of a snapshot's manifests; `own`: only of those that it wrote itself.
+
+    What the others have came, or went, with the snapshot that wrote them, or before. Without `data` only deletes.
+    """
+    from pyiceberg.manifest import DataFileContent, ManifestContent
+
+    found: tuple[list[Entry], list[Entry]] = [], []
+    for manifest in snapshot.manifests(table.io):
+        if own and manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        if not data and manifest.content == ManifestContent.DATA:
+            continue
+        for entry in entries(table.io, manifest):
+            if own or not entry.removed or entry.snapshot == snapshot.snapshot_id:
+                found[entry.file.content != DataFileContent.DATA].append(entry)
+    return found
+
+
+def _file(metadata: TableMetadata, entry: Entry, snapshot: Snapshot) -> LogFile:
+    file = entry.file
     return LogFile(
         plain(file.file_path),
         file.file_size_in_bytes,
         file.record_count,
-        snapshot,
+        snapshot.snapshot_id,
         dict(_constants(metadata, file)),
         file.file_format.name,
+        file.file_path,
     )
 
 
@@ -182,6 +260,11 @@ def _literal(value: Any, type_: Any) -> str:
         case ice.DecimalType():
             return f"CAST({quote_literal(str(value))} AS DECIMAL({type_.precision}, {type_.scale}))"
     return ""
+
+
+def operation_of(snapshot: Snapshot) -> str:
+    """What a snapshot says that it does; "" if it does not."""
+    return "" if snapshot.summary is None else str(snapshot.summary.operation.value)
 
 
 def last_number(metadata: TableMetadata) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors.iceberg.source.deletes import DeleteFile
 from sqlstream.connectors.iceberg.source.log import LogFile, SnapshotFiles, in_utc, last_number, lineage
-from sqlstream.connectors.iceberg.source.options import SKIP_DELETES, SKIP_OVERWRITES
+from sqlstream.connectors.iceberg.source.options import CHANGES, SKIP_DELETES, SKIP_OVERWRITES
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted
 
@@ -122,41 +123,44 @@ def changes(table: str, place: str, snapshot: Snapshot, files: SnapshotFiles) ->
                 f"it is '{place}'",
                 f"the operation is '{operation}' of {in_utc(snapshot.timestamp_ms)}: {', '.join(parts) or 'deletes'}",
             ),
-            help=f"write '{option}' = 'true' to pass over such snapshots{more}",
+            help=f"write '{option}' = 'true' to pass over such snapshots{more}; or '{CHANGES}' = 'true', with a new state "
+            "directory, to read what changes, too",
         ),
         exit_code=4,
     )
 
 
-def deleted_rows(table: str, place: str, snapshot: int, number: int) -> DiagnosticError:
-    """The error for a table that has rows which are deleted by files of deletes."""
+def other_deletes(table: str, place: str, snapshot: int, file: DeleteFile) -> DiagnosticError:
+    """The error for a file of deletes that can't be read."""
     return DiagnosticError(
         Diagnostic(
             "DAT018",
-            f"the Iceberg table of `{table}` has {counted(number, 'file')} of deletes at snapshot {snapshot}, "
-            "which can't be read here",
-            notes=(
-                f"it is '{place}'",
-                "rows that are deleted without their files (merge-on-read) would be read",
-            ),
+            f"the Iceberg table of `{table}` has deletes at snapshot {snapshot} which can't be read here",
+            notes=(f"it is '{place}'", f"{file.path}: {file.unreadable}"),
             help="compact it, so that its files are written without them (rewrite_data_files with 'delete-file-threshold' = "
             "'1'), and begin there; and write it with copy-on-write",
         )
     )
 
 
-def gone_file(table: str, place: str, file: LogFile, size: int | None) -> DiagnosticError:
-    """The error for a data file that is not what the table's log says."""
-    what = "it is not there" if size is None else f"it has {size} bytes, and {file.size} by the table's log"
+def gone_file(table: str, place: str, path: str, size: int, there: int | None) -> DiagnosticError:
+    """The error for a file that is not what the table's log says: it has `there` bytes, None: it is gone."""
+    what = "it is not there" if there is None else f"it has {there} bytes, and {size} by the table's log"
     return DiagnosticError(
         Diagnostic(
             "DAT018",
             f"a file of the Iceberg table of `{table}` is gone, or is another",
-            notes=(f"it is '{place}'", f"{file.path}: {what}"),
+            notes=(f"it is '{place}'", f"{path}: {what}"),
             help="restore the file; snapshots name it, so the table is damaged",
         ),
         exit_code=4,
     )
+
+
+def gone_rows(file: LogFile, path: str) -> str:
+    """What is gone with a file that the table has no more, in words: of a data file, or a file of deletes at `path`."""
+    rows = f"up to {counted(file.rows, 'row')} that {'go' if file.goes else 'come'} with snapshot {file.snapshot}"
+    return f"{path} is gone, by which {rows} would be known: it was deleted when snapshots were expired"
 
 
 def other_format(table: str, place: str, file: LogFile) -> DiagnosticError:

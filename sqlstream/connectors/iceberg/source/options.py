@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.lakehouse.options import several_starts
+from sqlstream.connectors.lakehouse.options import metadata_of_changes, several_starts, skipped_changes
 from sqlstream.connectors.options import bad_option, duration_us, flag, instant_us, number
 from sqlstream_planner.catalog.descriptor import Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -20,6 +20,8 @@ _SOURCE = (Role.SOURCE,)
 STARTS = ("start-snapshot-id", "start-snapshot-timestamp", "snapshot-id", "as-of-timestamp")
 #: Of these the ones that mean the table as it was, and nothing after it.
 AS_OF = ("snapshot-id", "as-of-timestamp")
+#: The option by which a table gives changes.
+CHANGES = "read-change-feed"
 SKIP_OVERWRITES, SKIP_DELETES = "streaming-skip-overwrite-snapshots", "streaming-skip-delete-snapshots"
 
 SOURCE_OPTIONS = (
@@ -71,6 +73,13 @@ SOURCE_OPTIONS = (
         roles=_SOURCE,
     ),
     OptionDef(
+        CHANGES,
+        ValueKind.BOOLEAN,
+        "read changes: rows of the table that are updated or deleted go and come in the query, too",
+        default="false",
+        roles=_SOURCE,
+    ),
+    OptionDef(
         "monitor-interval",
         ValueKind.DURATION,
         "look for new snapshots this often ('streaming'); a number is ms",
@@ -94,6 +103,7 @@ class IcebergOptions:
     as_of_us: int | None = None
     skips_overwrites: bool = False
     skips_deletes: bool = False
+    reads_changes: bool = False
     interval_us: int = 5_000_000
 
     @property
@@ -116,6 +126,7 @@ class IcebergOptions:
             as_of_us=instant_us(options, "as-of-timestamp", None),
             skips_overwrites=flag(options, SKIP_OVERWRITES),
             skips_deletes=flag(options, SKIP_DELETES),
+            reads_changes=flag(options, CHANGES),
             interval_us=5_000_000 if interval is None else interval,
         )
 
@@ -132,6 +143,13 @@ def wrong_table(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
             given[as_of].key_span,
             help="leave it out, or leave out 'streaming'; what later snapshots add is read from `start-snapshot-id` on",
         )
+    if settings.get(CHANGES) is True:
+        skipping = next(
+            (name for name in (SKIP_OVERWRITES, SKIP_DELETES) if settings.get(name) is True), None
+        )
+        if skipping is not None:
+            yield skipped_changes(given[skipping].key_span, skipping, CHANGES)
+        yield from metadata_of_changes(table, CHANGES)
     for name in ("credential", "token"):
         if name in given and settings.get("catalog-type") == "sql":
             yield Diagnostic(

@@ -21,12 +21,21 @@ from sqlstream.connectors.filesystem.cutting import FileCutter, ToRead
 from sqlstream.connectors.filesystem.file_ranges import FileRange
 from sqlstream.connectors.filesystem.file_version import check_unchanged, present
 from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream.connectors.iceberg.source import losses
 from sqlstream.connectors.iceberg.source.ahead import Ahead, files_ahead
 from sqlstream.connectors.iceberg.source.columns import check_table, fields_of
+from sqlstream.connectors.iceberg.source.deletes import DeleteFile
 from sqlstream.connectors.iceberg.source.history import IcebergHistory
-from sqlstream.connectors.iceberg.source.log import IcebergLog, LogFile, lineage
+from sqlstream.connectors.iceberg.source.log import (
+    DELETE,
+    REPLACE,
+    IcebergLog,
+    LogFile,
+    lineage,
+    operation_of,
+)
 from sqlstream.connectors.iceberg.source.options import IcebergOptions
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
 from sqlstream.connectors.iceberg.source.splits import Columns, cut_ahead
@@ -45,14 +54,17 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 #: What is gone may be found in steps: the table as it was, then snapshots behind it.
 _MOST_LOSSES = 4
+#: Of how many files of deletes it is kept how they are: many data files have the same ones.
+_DELETES_KEPT = 10_000
 _MAPPING = "schema.name-mapping.default"
 
 
 class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOnce, Verifying):
     """An Iceberg table: its files when reading begins, or none of them, and then those that each snapshot adds.
 
-    A position is an `IcebergPosition`. A snapshot that deletes or replaces rows is an error, or is left out; one that writes
-    rows anew in other files (`replace`: a compaction) has none. `clock` (seconds) decides when to look for new snapshots.
+    A position is an `IcebergPosition`. A snapshot that deletes or replaces rows is an error, is left out, or gives what goes
+    and comes; one that writes rows anew in other files (`replace`: a compaction) has none. `clock` (seconds) decides when to
+    look for new snapshots.
     """
 
     def __init__(
@@ -65,6 +77,7 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         )
         self._cutter = FileCutter(spec.name, FileOptions("/", "parquet"))
         self._opened: Table | None = None
+        self._present_deletes: dict[DeleteFile, FileEntry] = {}
         self._skipped = 0
         self._lost: Sequence[str] = ()
 
@@ -102,8 +115,9 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         """The next files, or parts of them, within the limits.
 
-        Raises DiagnosticError: DAT004 if there is no table, DAT015 (exit code 4) if snapshots are gone, DAT019 (exit code 4)
-        for one that changes rows, DAT018 for a table that is not as declared or has files of deletes, ENV006.
+        Raises DiagnosticError: DAT004 if there is no table, DAT015 (exit code 4) if snapshots or files are gone, DAT019
+        (exit code 4) for a snapshot that changes rows, DAT018 for a table that is not as declared or has files that can't be
+        read, ENV006.
         """
         at = IcebergPosition.from_json(position)
         now = self._table(at)
@@ -112,8 +126,11 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         columns = self._columns(now, at)
         while True:
             ahead = files_ahead(at, limits, self._steps(now, at), self._reading(now, at))
-            cut = cut_ahead(self._cutter, ahead, columns, limits, self._entries(ahead))
+            lost: list[str] = []
+            to_read = self._entries(ahead, lost)
+            cut = cut_ahead(self._cutter, ahead, columns, limits, to_read, self._deletes_to_read)
             following = _numbered(ahead.position(cut.file, cut.row), now)
+            following = replace(following, lost=(*following.lost, *lost))
             if cut.splits or ahead.ended:
                 break
             at = following  # all of these snapshots have no rows to read
@@ -125,13 +142,14 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
     def until(self, position: Position) -> IcebergHistory:
         """The same rows once more. Raises DiagnosticError (DAT008) if snapshots or files are gone."""
         at = IcebergPosition.from_json(position)
-        return IcebergHistory(self._spec, self._log, at, lambda now: self._columns(now, at))
+        return IcebergHistory(self._spec, self._options, self._log, at, lambda now: self._columns(now, at))
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether the files of splits that were planned earlier are there as they were."""
         try:
             for split in splits:
-                for item in split.payload["ranges"]:
+                deletes = [one["file"] for one in split.payload.get("deletes", ())]
+                for item in (*split.payload["ranges"], *deletes):
                     check_unchanged(FileRange.from_json(item, self._log.opening).entry)
         except InputFileError:
             return False
@@ -192,9 +210,7 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
             found = losses.loss(at, now.metadata)
             if found is None:
                 return at
-            if not self._context.may_lose(self._spec.name):
-                raise lost_rows.refused(self._spec.name, self._log.place, found.what, losses.KEPT)
-            self._context.tell(lost_rows.accepted(self._spec.name, found.what))
+            self._agree(found.what)
             self._log.forget()
             at = found.on
         raise InternalError("what is gone of a table is gone again once it was left out")
@@ -235,36 +251,91 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
             raise lost_rows.refused(
                 name, place, f"snapshot {number} was expired while it was read", losses.KEPT
             )
+        changes = self._options.reads_changes
         if at.in_whole and number == at.start:
-            files, deletes = self._log.whole(now, snapshot)
-            if deletes:
-                raise losses.deleted_rows(name, place, number, deletes)
+            files = self._log.whole(now, snapshot)
+        elif operation_of(snapshot) == REPLACE:
+            return ()
+        elif changes:
+            files = self._log.changes(now, snapshot)
         else:
-            operation = "" if snapshot.summary is None else snapshot.summary.operation.value
-            if operation == "replace":
-                return ()
-            changes = self._log.changes(now, snapshot)
-            files = changes.added
-            if changes.removed or changes.deletes or operation == "delete":
+            added = self._log.added(now, snapshot)
+            files = added.added
+            if added.changes_rows or operation_of(snapshot) == DELETE:
                 skips = self._options.skips_overwrites if files else self._options.skips_deletes
                 if not skips:
-                    raise losses.changes(name, place, snapshot, changes)
+                    raise losses.changes(name, place, snapshot, added)
                 return None
-        other = next((file for file in files if file.format != "PARQUET"), None)
-        if other is not None:
-            raise losses.other_format(name, place, other)
+        self._check_files(number, files)
         return files
 
-    def _entries(self, ahead: Ahead) -> Callable[[int], ToRead]:
-        return lambda number: self._entry(ahead.files[number].file)
+    def _check_files(self, snapshot: int, files: Sequence[LogFile]) -> None:
+        """Raise DiagnosticError (DAT018) for files that can't be read here."""
+        other = next((file for file in files if file.format != "PARQUET"), None)
+        if other is not None:
+            raise losses.other_format(self._spec.name, self._log.place, other)
+        wrong = next((one for file in files for one in file.deletes if one.unreadable), None)
+        if wrong is not None:
+            raise losses.other_deletes(self._spec.name, self._log.place, snapshot, wrong)
 
-    def _entry(self, file: LogFile) -> ToRead:
-        """A file as it is there. Raises DiagnosticError (DAT018) if it is gone, or another."""
-        found = present(self._log.entry(file))
-        if found is None or found.size != file.size:
-            size = None if found is None else found.size
-            raise losses.gone_file(self._spec.name, self._log.place, file, size)
-        return ToRead(found)
+    def _entries(self, ahead: Ahead, lost: list[str]) -> Callable[[int], ToRead | None]:
+        """What is read of the file of a number; None: it is gone, which was agreed to, and is one of `lost`.
+
+        Raises DiagnosticError: DAT018 for a file that is gone though the table has it, or is another; DAT015 for one that it
+        has no more, and that is needed to know which rows go.
+        """
+
+        def entry(number: int) -> ToRead | None:
+            one = ahead.files[number]
+            file = one.file
+            found = self._present(file.path, file.size)
+            absent = next((each for each in file.deletes if self._deletes(each) is None), None)
+            if found is not None and absent is None:
+                return ToRead(found)
+            path, size = (
+                (file.path, file.size) if absent is None or found is None else (absent.path, absent.size)
+            )
+            whole = ahead.begin.in_whole and not one.step
+            if not self._options.reads_changes or whole or not (file.goes or found is not None):
+                there = present(self._log.entry(path, size))
+                raise losses.gone_file(
+                    self._spec.name, self._log.place, path, size, None if there is None else there.size
+                )
+            what = losses.gone_rows(file, path)
+            if what not in lost:
+                self._agree(what)
+                lost.append(what)
+            return None
+
+        return entry
+
+    def _deletes(self, file: DeleteFile) -> FileEntry | None:
+        """A file of deletes as it is there; None if it is gone, or another."""
+        if file not in self._present_deletes:
+            if len(self._present_deletes) >= _DELETES_KEPT:
+                self._present_deletes.clear()
+            found = self._present(file.path, file.size)
+            if found is None:
+                return None
+            self._present_deletes[file] = found
+        return self._present_deletes[file]
+
+    def _deletes_to_read(self, file: DeleteFile) -> FileEntry:
+        found = self._deletes(file)
+        if found is None:
+            raise InternalError("a file of deletes is gone that was looked at before")
+        return found
+
+    def _present(self, path: str, size: int) -> FileEntry | None:
+        """A file as it is there; None if it is gone, or another."""
+        found = present(self._log.entry(path, size))
+        return None if found is None or found.size != size else found
+
+    def _agree(self, what: str) -> None:
+        """Tell of a loss that was agreed to; raise DiagnosticError (DAT015) for another one."""
+        if not self._context.may_lose(self._spec.name):
+            raise lost_rows.refused(self._spec.name, self._log.place, what, losses.KEPT)
+        self._context.tell(lost_rows.accepted(self._spec.name, what))
 
 
 def _numbered(at: IcebergPosition, now: Table) -> IcebergPosition:

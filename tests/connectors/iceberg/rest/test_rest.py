@@ -12,11 +12,14 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sqlstream.connectors.iceberg import library, rest_catalog
+from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.iceberg.deletes import commit_to, equals, positions, vectors
 from tests.connectors.iceberg.rest.server import RestServer, run_rest
 from tests.object_stores.faulty_proxy import Fault, proxy_of
 from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
@@ -240,3 +243,49 @@ def test_a_catalog_in_a_database_with_files_in_an_object_store(store: S3Server, 
     run(tmp_path, text, state="back")
     found = [json.loads(line)["n"] for one in (tmp_path / "out").glob("*.json") for line in one.open()]
     assert sorted(found) == wanted
+
+
+def test_deletes_in_an_object_store(store: S3Server, tmp_path: Path) -> None:
+    """Files of deletes of each kind are in the store beside the others, and are copied to where they are read."""
+    pytest.importorskip("sqlalchemy")
+    wanted = add(tmp_path, 0)
+    options = {
+        "catalog-type": "sql",
+        "uri": "sqlite:///catalog.db",
+        "warehouse": store.uri("with_deletes"),
+        "catalog-table": "o",
+    }
+    listed = "'connector' = 'iceberg', " + ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    run(tmp_path, written(listed), rows_per_epoch=100)
+    text = (
+        f"CREATE TABLE o (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ({listed}, 'read-change-feed' = 'true');\n"
+        "CREATE TABLE n (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', "
+        "'path' = 'n.duckdb');\nINSERT INTO n SELECT k, v FROM o;\n"
+    )
+    run(tmp_path, text, state="back", rows_per_epoch=100)
+    place = TablePlace.read(options, "o", str(tmp_path))
+    (tmp_path / "lake").mkdir()
+    for number in range(3):
+        there = library.open_table(place)
+        assert there is not None
+        files = sorted(task.file.file_path for task in there.scan().plan_files()) if number < 2 else []
+        rows = pq.read_table(there.io.new_input(files[0]).open()).to_pylist() if files else []
+        if number == 0:
+            made, gone = [positions(tmp_path, {files[0]: [1, 3]})], [rows[1]["k"], rows[3]["k"]]
+        elif number == 1:
+            made, gone = vectors(tmp_path, {files[0]: ([1, 3, 0], ())}), [rows[0]["k"]]
+        else:
+            keys_of = pa.table({"k": pa.array(wanted[:2], pa.int32())})
+            made, gone = [equals(tmp_path, keys_of, schema=there.schema())], wanted[:2]
+        for file in made:
+            local = file.file_path.removeprefix("file://")
+            file[1] = f"{there.location()}/data/{Path(local).name}"
+            with there.io.new_output(file.file_path).create(overwrite=True) as out:
+                out.write(Path(local).read_bytes())
+        commit_to(there, deletes=made)
+        wanted = [key for key in wanted if key not in gone]
+        run(tmp_path, text, state="back", rows_per_epoch=100)
+        import duckdb
+
+        with duckdb.connect(str(tmp_path / "n.duckdb"), read_only=True) as found:
+            assert sorted(key for (key,) in found.sql("SELECT k FROM n").fetchall()) == wanted, number
