@@ -15,7 +15,7 @@ from sqlstream.connectors.api import (
     SourcePlan,
     Split,
 )
-from sqlstream.connectors.capabilities import Awaited, Divided, LeavingOut, Polled, StartingOnce, Verifying
+from sqlstream.connectors.capabilities import Awaited, Divided, Verifying
 from sqlstream.connectors.delta.source import losses
 from sqlstream.connectors.delta.source.ahead import Ahead, NextFile, files_ahead
 from sqlstream.connectors.delta.source.columns import check_table
@@ -31,7 +31,7 @@ from sqlstream.connectors.filesystem.file_version import check_unchanged, presen
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.filesystem.paths import FileEntry, resolve
-from sqlstream.connectors.lakehouse import losses as lost_rows
+from sqlstream.connectors.lakehouse.source import LakeSource
 from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -45,7 +45,7 @@ _LAG_VERSIONS = 100
 _PATIENCE_S = 1.0
 
 
-class DeltaSource(Rereadable, Movable, Awaited, Divided, LeavingOut, Polled, StartingOnce, Verifying):
+class DeltaSource(LakeSource, Rereadable, Movable, Awaited, Divided, Verifying):
     """A Delta table: its files when reading begins, or none of them, and then those that each version adds.
 
     A position is a `DeltaPosition`. A version that deletes or changes rows is an error, or is passed over; one that writes
@@ -55,7 +55,7 @@ class DeltaSource(Rereadable, Movable, Awaited, Divided, LeavingOut, Polled, Sta
     def __init__(
         self, spec: SourceSpec, context: ConnectorContext, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._spec, self._context, self._clock = spec, context, clock
+        self._clock = clock
         self._options = options = DeltaOptions.read(spec.options)
         self._log = DeltaLog(
             resolve(options.path, context.base_dir), min(_PATIENCE_S, options.interval_us / 2e6), clock
@@ -69,30 +69,14 @@ class DeltaSource(Rereadable, Movable, Awaited, Divided, LeavingOut, Polled, Sta
         self._checked_at = float("-inf")
         self._verified = -1
         self._end: int | None = None
-        self._skipped = 0
-        self._lost: Sequence[str] = ()
+        super().__init__(spec, context, options, steps="versions", place=self._log.place, kept=losses.KEPT)
 
     # ------------------------------------------------------------------------------------------- where it is
-
-    @property
-    def bounded(self) -> bool:
-        """Whether reading ends with the versions that there are when a run begins, or with one."""
-        return self._context.ends or not self._options.streaming
-
-    @property
-    def starts_once(self) -> bool:
-        """Every start means another version later, but those that name one."""
-        return True
 
     @property
     def waits_for(self) -> str:
         """What a run waits for that has read everything."""
         return f"versions of '{self._options.path}'"
-
-    @property
-    def poll_seconds(self) -> float | None:
-        """How often it is looked for a new version: one request."""
-        return self._options.interval_us / 1e6
 
     def initial_position(self) -> Position:
         """Where reading begins, as the log is now. Raises DiagnosticError (DAT004, DAT018, ENV006)."""
@@ -185,11 +169,6 @@ class DeltaSource(Rereadable, Movable, Awaited, Divided, LeavingOut, Polled, Sta
         there = None if now is None else self._log.at(now.version)
         return [] if there is None else [entry_of(self._log, file).path for file in there.files]
 
-    def passed_over(self) -> Sequence[str]:
-        """What is left out of the table: versions that change rows, and what was gone."""
-        skipped = [f"{self._skipped} versions that change rows"] if self._skipped else []
-        return [f"{self._spec.name}: {one}" for one in (*skipped, *self._lost)]
-
     def entry(self, one: NextFile) -> FileEntry | None:
         """The file as it is there; None if it is gone. Raises InputFileError if it is another."""
         entry = entry_of(self._log, one.file)
@@ -277,12 +256,6 @@ class DeltaSource(Rereadable, Movable, Awaited, Divided, LeavingOut, Polled, Sta
         there = self._log.at(version)
         if there is not None and any(file.deleted for file in there.files):
             raise losses.deleted_rows(self._spec.name, self._log.place, version)
-
-    def _agree(self, what: str) -> None:
-        """Tell of a loss that was agreed to; raise DiagnosticError (DAT015) for another one."""
-        if not self._context.may_lose(self._spec.name):
-            raise lost_rows.refused(self._spec.name, self._log.place, what, losses.KEPT)
-        self._context.tell(lost_rows.accepted(self._spec.name, what))
 
     def _read(self, commit: Commit) -> Sequence[LogFile] | None:
         """What is read of a version; None: it is passed over. Raises DiagnosticError for one that can't be read."""

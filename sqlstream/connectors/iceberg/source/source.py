@@ -16,7 +16,7 @@ from sqlstream.connectors.api import (
     SourcePlan,
     Split,
 )
-from sqlstream.connectors.capabilities import Awaited, LeavingOut, Polled, StartingOnce, Verifying
+from sqlstream.connectors.capabilities import Awaited, Verifying
 from sqlstream.connectors.filesystem.cutting import FileCutter, ToRead
 from sqlstream.connectors.filesystem.file_ranges import FileRange
 from sqlstream.connectors.filesystem.file_version import check_unchanged, present
@@ -41,6 +41,7 @@ from sqlstream.connectors.iceberg.source.positions import IcebergPosition
 from sqlstream.connectors.iceberg.source.splits import Columns, cut_ahead
 from sqlstream.connectors.iceberg.source.starts import begin
 from sqlstream.connectors.lakehouse import losses as lost_rows
+from sqlstream.connectors.lakehouse.source import LakeSource
 from sqlstream_operators.errors import InputFileError, InternalError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -59,7 +60,7 @@ _DELETES_KEPT = 10_000
 _MAPPING = "schema.name-mapping.default"
 
 
-class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOnce, Verifying):
+class IcebergSource(LakeSource, Rereadable, Movable, Awaited, Verifying):
     """An Iceberg table: its files when reading begins, or none of them, and then those that each snapshot adds.
 
     A position is an `IcebergPosition`. A snapshot that deletes or replaces rows is an error, is left out, or gives what goes
@@ -70,7 +71,6 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
     def __init__(
         self, spec: SourceSpec, context: ConnectorContext, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._spec, self._context = spec, context
         self._options = options = IcebergOptions.read(spec.options)
         self._log = IcebergLog(
             TablePlace.of(spec, context.base_dir), min(_PATIENCE_S, options.interval_us / 2e6), clock
@@ -78,30 +78,14 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         self._cutter = FileCutter(spec.name, FileOptions("/", "parquet"))
         self._opened: Table | None = None
         self._present_deletes: dict[DeleteFile, FileEntry] = {}
-        self._skipped = 0
-        self._lost: Sequence[str] = ()
+        super().__init__(spec, context, options, steps="snapshots", place=self._log.place, kept=losses.KEPT)
 
     # ------------------------------------------------------------------------------------------- where it is
-
-    @property
-    def bounded(self) -> bool:
-        """Whether reading ends with the snapshots that there are when a run begins, or with one."""
-        return self._context.ends or not self._options.streaming
-
-    @property
-    def starts_once(self) -> bool:
-        """Every start means another snapshot later, but those that name one."""
-        return True
 
     @property
     def waits_for(self) -> str:
         """What a run waits for that has read everything."""
         return f"snapshots of {self._log.place}"
-
-    @property
-    def poll_seconds(self) -> float | None:
-        """How often it is looked for a new snapshot: a request or two."""
-        return self._options.interval_us / 1e6
 
     def initial_position(self) -> Position:
         """Where reading begins, as the table is now. Raises DiagnosticError (DAT004, DAT018, ENV006)."""
@@ -185,11 +169,6 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         except DiagnosticError:
             return None
         return max(0, sum(one.file.rows for one in ahead.files) - at.row)
-
-    def passed_over(self) -> Sequence[str]:
-        """What is left out of the table: snapshots that change rows, and what was gone."""
-        skipped = [f"{self._skipped} snapshots that change rows"] if self._skipped else []
-        return [f"{self._spec.name}: {one}" for one in (*skipped, *self._lost)]
 
     # ------------------------------------------------------------------------------------ the table, and its files
 
@@ -330,12 +309,6 @@ class IcebergSource(Rereadable, Movable, Awaited, LeavingOut, Polled, StartingOn
         """A file as it is there; None if it is gone, or another."""
         found = present(self._log.entry(path, size))
         return None if found is None or found.size != size else found
-
-    def _agree(self, what: str) -> None:
-        """Tell of a loss that was agreed to; raise DiagnosticError (DAT015) for another one."""
-        if not self._context.may_lose(self._spec.name):
-            raise lost_rows.refused(self._spec.name, self._log.place, what, losses.KEPT)
-        self._context.tell(lost_rows.accepted(self._spec.name, what))
 
 
 def _numbered(at: IcebergPosition, now: Table) -> IcebergPosition:
