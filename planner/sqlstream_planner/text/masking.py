@@ -15,8 +15,8 @@ SECRET_NAME = re.compile(
 )
 
 _PARAMETER = re.compile(
-    r"[?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|(?:api|account|private)[_-]?key)[\w.-]*"
-    r"|pass|pw|sig)=",
+    r"[?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|(?:api|account|private)[_-]?key"
+    r"|connection_string)[\w.-]*|(?:\w+_)?(?:access|master|sas)_key|pass|pw|sig)=",
     re.IGNORECASE,
 )
 _NEXT_PARAMETER = re.compile(r"[&;](?=[\w.-]+=)")
