@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 from sqlstream_operators.errors import MachineError, StorePlaceError
-from sqlstream_operators.state.store_options import split_client, store_config, without_signatures
+from sqlstream_operators.state.store_options import (
+    missing_place,
+    split_client,
+    store_config,
+    without_signatures,
+)
 
 _T = TypeVar("_T")
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -299,7 +304,7 @@ class ObjectFiles:
             text = _line(error)
             status = _STATUS.search(text)
             code = 0 if status is None else int(status[1])
-            what = _missing(text)
+            what = missing_place(text)
             if what is not None:
                 raise StorePlaceError(
                     f"{self._shown}: there is no such {what}", "create it, or name another one"
@@ -537,17 +542,6 @@ def _profile() -> Any:
         return None
     session = boto3.Session()
     return None if session.get_credentials() is None else Boto3CredentialProvider(session)
-
-
-def _missing(text: str) -> str | None:
-    """What else than an object a store says that there is not.
-
-    >>> _missing("404 Not Found: <Code>NoSuchBucket</Code>"), _missing("404 Not Found: <Code>NoSuchKey</Code>")
-    ('bucket', None)
-    """
-    if "ContainerNotFound" in text or "specified container does not exist" in text:
-        return "container"
-    return "bucket" if "NoSuchBucket" in text else None
 
 
 def _line(error: Exception) -> str:

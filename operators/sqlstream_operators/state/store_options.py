@@ -131,6 +131,17 @@ def without_signatures(text: str) -> str:
     return _SIGNED.sub(r"\1***", text)
 
 
+def missing_place(text: str) -> str | None:
+    """What else than an object a store says that there is not.
+
+    >>> missing_place("404 Not Found: <Code>NoSuchBucket</Code>"), missing_place("404 Not Found: <Code>NoSuchKey</Code>")
+    ('bucket', None)
+    """
+    if "ContainerNotFound" in text or "specified container does not exist" in text:
+        return "container"
+    return "bucket" if "NoSuchBucket" in text else None
+
+
 def _azure(host: str, config: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Azure's options: what the URI says, and of what the environment says for Azure's other tools what `obstore`
     would not find there: nothing that is another account's.
