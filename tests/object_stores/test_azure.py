@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from obstore.store import AzureStore, GCSStore
 
 from sqlstream.connectors.delta.library import open_table, place_and_options
+from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.connectors.filesystem.source_files import SourceFiles
+from sqlstream.formats.files import Unit
 from sqlstream.planning import plan_file
 from sqlstream_operators.errors import StorePlaceError
 from sqlstream_operators.state import object_files
@@ -241,3 +246,12 @@ def test_an_address_of_google() -> None:
     found = object_files.opened("gs://b/x?bearer_token=x&endpoint=http://127.0.0.1:1")
     assert isinstance(found, GCSStore)
     assert found.config["base_url"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("scheme", sorted(object_files.SCHEMES))
+def test_an_object_is_whole_when_it_appears(scheme: str) -> None:
+    """Whichever scheme names its store, a watched source need not see that nobody writes it any more."""
+    watched: Any = SimpleNamespace(
+        _options=SimpleNamespace(settle_us=10**9, files=SimpleNamespace(unit=Unit.TEXT))
+    )
+    assert SourceFiles._is_ready(watched, FileEntry(f"{scheme}://b/one.json", 5, 1), new=True)
