@@ -9,6 +9,7 @@ from sqlstream.cli.state_directory import check_folder, is_missing
 from sqlstream.project import STATES, load_project, plan, state_directory
 from sqlstream.state.overview import state_directories
 from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_path
+from sqlstream_operators.state.object_files import shown
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 
@@ -34,7 +35,7 @@ def stores(places: tuple[str, ...], profile: str | None) -> Iterator[tuple[str, 
         check_folder(place)
         local = local_path(place)
         if local is None:
-            yield place.rstrip("/").rpartition("/")[2], CheckpointStore(place)
+            yield shown(place).rstrip("/").rpartition("/")[2], CheckpointStore(place)
             continue
         inner = [] if is_missing(place) else list(state_directories(local))
         if not inner:

@@ -43,11 +43,13 @@ class Fault(Enum):
 class Proxy:
     """Which requests get which fault is `choose`'s: of a method, a path and how many such there were before.
 
-    Lists lack what was written in the last `list_lag_s` seconds.
+    Lists lack what was written in the last `list_lag_s` seconds. `page` is how many blobs Azure puts into a page of a list,
+    which only requests can be told that are not signed one by one.
     """
 
     port: int
     list_lag_s: float = 0.0
+    page: int = 0
     choose: Callable[[str, str, int], Fault] = lambda method, path, before: Fault.NONE
     requests: Counter[str] = field(default_factory=Counter)
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -92,7 +94,8 @@ def proxy_of(server: Server) -> Iterator[Proxy]:
                 return
             there = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             try:
-                there.request(self.command, self.path, body, dict(self.headers))
+                page = f"&maxresults={proxy.page}" if proxy.page and "comp=list" in self.path else ""
+                there.request(self.command, self.path + page, body, dict(self.headers))
                 answer = there.getresponse()
                 content = answer.read()
             finally:

@@ -1,4 +1,4 @@
-"""Delta tables in a real S3 server: Delta's log is created by conditional writes there, as our manifests are."""
+"""Delta tables in real servers of object stores: Delta's log is created by conditional writes, as our manifests are."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from sqlstream.storage.identity import identity
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.object_stores.faulty_proxy import Fault, proxy_of
-from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
+from tests.object_stores.store_server import StoreServer
+from tests.object_stores.stores import KINDS, running
 from tests.properties.in_process import run_here
 
 deltalake = pytest.importorskip("deltalake")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    yield from run_server()
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    yield from running(request)
 
 
 def text(uri: str) -> str:
@@ -45,7 +46,7 @@ def keys(uri: str) -> list[int]:
     return sorted(table.to_pyarrow_table().column("k").to_pylist())
 
 
-def test_runs_while_requests_fail(server: S3Server, tmp_path: Path) -> None:
+def test_runs_while_requests_fail(server: StoreServer, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     count = 0
 
@@ -70,7 +71,7 @@ def test_runs_while_requests_fail(server: S3Server, tmp_path: Path) -> None:
     assert keys(server.uri("table")) == list(range(200))
 
 
-def test_others_commit_at_the_same_time(server: S3Server, tmp_path: Path) -> None:
+def test_others_commit_at_the_same_time(server: StoreServer, tmp_path: Path) -> None:
     """Each commit of the log is one writer's; who comes second tries again behind it."""
     uri = server.uri("shared")
     planned = plan_file(text(uri), file="p.sql")
@@ -102,7 +103,7 @@ def test_others_commit_at_the_same_time(server: S3Server, tmp_path: Path) -> Non
     assert keys(uri) == [1, 2, 3, 4, 5, 1000, 1001, 1002, 1003, 1004]
 
 
-def test_a_table_by_key_while_requests_fail(server: S3Server, tmp_path: Path) -> None:
+def test_a_table_by_key_while_requests_fail(server: StoreServer, tmp_path: Path) -> None:
     """A merge reads and writes files, too; one whose commit was carried out and not answered is found in the log."""
     (tmp_path / "in").mkdir()
     count = 0
@@ -135,18 +136,16 @@ def test_a_table_by_key_while_requests_fail(server: S3Server, tmp_path: Path) ->
     assert {k: int(v) for k, v in values} == sums
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [((KEY, "somebody"), "ENV0"), (("tests/", "elsewhere/"), "")],
-)
-def test_what_can_not_be_opened(server: S3Server, tmp_path: Path, change: tuple[str, str], code: str) -> None:
+@pytest.mark.parametrize("wrong", ["key", "bucket"])
+def test_what_can_not_be_opened(server: StoreServer, tmp_path: Path, wrong: str) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text('{"k": 1, "v": "x"}\n')
-    planned: Any = plan_file(text(server.uri("refused").replace(*change)), file="p.sql")
+    uri = server.refused("x") if wrong == "key" else server.uri("x").replace("tests/", "elsewhere/", 1)
+    planned: Any = plan_file(text(uri), file="p.sql")
     with pytest.raises(DiagnosticError) as raised:
         run_here(planned, tmp_path)
     (found,) = raised.value.diagnostics
-    assert found.code.startswith(code)
-    assert SECRET not in str(found.to_json())
+    assert found.code.startswith("ENV0")
+    assert server.secret not in str(found.to_json())
     assert "\n" not in found.message
     print(found)

@@ -1,4 +1,4 @@
-"""A prefix of a real S3 server as a catalog of Delta tables."""
+"""A prefix of real servers of object stores as a catalog of Delta tables."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from sqlstream.connectors.delta.library import place_and_options
 from sqlstream.planning import plan_file
 from sqlstream_operators.state.places import below
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.object_stores.s3_server import SECRET, S3Server, run_server
+from tests.object_stores.store_server import StoreServer
+from tests.object_stores.stores import KINDS, running
 from tests.properties.in_process import run_here
 
 deltalake = pytest.importorskip("deltalake")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    yield from run_server()
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    yield from running(request)
 
 
-def test_tables_below_a_prefix(server: S3Server, tmp_path: Path) -> None:
+def test_tables_below_a_prefix(server: StoreServer, tmp_path: Path) -> None:
     lake = server.uri("lake")
     for name, count in (("top", 1), ("sales/orders", 3), ("sales/copies", 0)):
         place, options = place_and_options(below(lake, name))
@@ -38,7 +39,7 @@ def test_tables_below_a_prefix(server: S3Server, tmp_path: Path) -> None:
     place, options = place_and_options(below(lake, "sales/copies"))
     there = deltalake.DeltaTable(place, storage_options=options).to_pyarrow_table()
     assert sorted(there.column("k").to_pylist()) == [0, 0, 1, 2]
-    assert SECRET not in planned.masked_sql
+    assert server.secret not in planned.masked_sql
     for wrong, expected in (("sales.ordrs", "`copies`, `orders`"), ("sale.orders", "`default`, `sales`")):
         file.write_text(f"{created}SELECT k FROM lake.{wrong}")
         with pytest.raises(DiagnosticError) as raised:
@@ -46,4 +47,4 @@ def test_tables_below_a_prefix(server: S3Server, tmp_path: Path) -> None:
         [found] = raised.value.diagnostics
         assert found.code == "SQL013"
         assert expected in found.notes[0]
-        assert SECRET not in str(found)
+        assert server.secret not in str(found)

@@ -1,4 +1,4 @@
-"""Delta tables in a real S3 server as sources: the log and the files, while requests fail and others write."""
+"""Delta tables in real servers of object stores as sources: the log and the files, while requests fail and others write."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from sqlstream.connectors.delta.library import place_and_options
 from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.object_stores.faulty_proxy import Fault, proxy_of
-from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
+from tests.object_stores.store_server import StoreServer
+from tests.object_stores.stores import KINDS, running
 from tests.properties.in_process import run_here
 
 deltalake = pytest.importorskip("deltalake")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    yield from run_server()
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    yield from running(request)
 
 
 def text(uri: str, options: str = "") -> str:
@@ -50,7 +51,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for one in files for line in one.read_text().splitlines()]
 
 
-def test_runs_while_requests_fail(server: S3Server, tmp_path: Path) -> None:
+def test_runs_while_requests_fail(server: StoreServer, tmp_path: Path) -> None:
     count = 0
     uri = server.uri("read")
 
@@ -73,11 +74,11 @@ def test_runs_while_requests_fail(server: S3Server, tmp_path: Path) -> None:
     found = rows(tmp_path)
     assert sorted(row["k"] for row in found) == list(range(150))
     assert {row["v"] for row in found} == {"a/b 0%é", "a/b 1%é"}
-    assert not any(SECRET in row["p"] for row in found)
-    assert not any(SECRET in one.read_text() for one in (tmp_path / "state").rglob("*.json"))
+    assert not any(server.secret in row["p"] for row in found)
+    assert not any(server.secret in one.read_text() for one in (tmp_path / "state").rglob("*.json"))
 
 
-def test_what_is_gone(server: S3Server, tmp_path: Path) -> None:
+def test_what_is_gone(server: StoreServer, tmp_path: Path) -> None:
     uri = server.uri("gone")
     for number in range(3):
         append(uri, number * 10, 10)
@@ -91,16 +92,17 @@ def test_what_is_gone(server: S3Server, tmp_path: Path) -> None:
         run_here(planned, tmp_path, rows_per_epoch=5)
     (found,) = raised.value.diagnostics
     assert found.code == "DAT015"
-    assert SECRET not in str(found.to_json())
+    assert server.secret not in str(found.to_json())
 
 
-@pytest.mark.parametrize(("change", "code"), [((KEY, "somebody"), "ENV0"), (("read", "nothing"), "DAT004")])
-def test_what_can_not_be_read(server: S3Server, tmp_path: Path, change: tuple[str, str], code: str) -> None:
+@pytest.mark.parametrize(("wrong", "code"), [("key", "ENV0"), ("table", "DAT004")])
+def test_what_can_not_be_read(server: StoreServer, tmp_path: Path, wrong: str, code: str) -> None:
     append(server.uri("denied-read"), 0, 1)
-    planned = plan_file(text(server.uri("denied-read").replace(*change)), file="p.sql")
+    uri = server.refused("denied-read") if wrong == "key" else server.uri("denied-nothing")
+    planned = plan_file(text(uri), file="p.sql")
     with pytest.raises(DiagnosticError) as raised:
         run_here(planned, tmp_path)
     (found,) = raised.value.diagnostics
     assert found.code.startswith(code)
-    assert SECRET not in str(found.to_json())
+    assert server.secret not in str(found.to_json())
     assert "\n" not in found.message

@@ -1,4 +1,4 @@
-"""Tables of files in a real S3 server: listed, read and written as local ones are, whatever the server does in between."""
+"""Tables of files in real servers of object stores: listed, read and written as local ones, whatever a server does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.object_files import ObjectFiles
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.object_stores.faulty_proxy import Fault, proxy_of
-from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
+from tests.object_stores.store_server import StoreServer
+from tests.object_stores.stores import KINDS, running
 from tests.properties.in_process import run_here
 
 _NAMES = [
@@ -36,23 +37,23 @@ _NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    yield from run_server()
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    yield from running(request)
 
 
-def files(server: S3Server, folder: str) -> ObjectFiles:
+def files(server: StoreServer, folder: str) -> ObjectFiles:
     """What is in a folder of the server."""
     return ObjectFiles(server.uri(folder))
 
 
-def uri(server: S3Server, path: str, port: int | None = None) -> str:
+def uri(server: StoreServer, path: str, port: int | None = None) -> str:
     """A path as an option of a table has it."""
     return server.uri(path, port=port).replace("'", "''")
 
 
 @pytest.fixture(scope="module")
-def there(server: S3Server) -> S3Server:
+def there(server: StoreServer) -> StoreServer:
     """The server with files of many names in a folder."""
     for name in _NAMES:
         files(server, "listing").put(name, name.encode())
@@ -74,26 +75,26 @@ class TestListing:
             ("listing/d2/_hidden/x.json", ["d2/_hidden/x.json"]),
         ],
     )
-    def test_files_are_those_of_a_folder(self, there: S3Server, path: str, found: list[str]) -> None:
+    def test_files_are_those_of_a_folder(self, there: StoreServer, path: str, found: list[str]) -> None:
         entries = list_files(resolve(there.uri(path), "/"))
-        assert [e.path for e in entries] == [f"s3://tests/listing/{name}" for name in found]
+        assert [e.path for e in entries] == [there.place(f"listing/{name}") for name in found]
         for entry in entries:
-            name = entry.path.removeprefix("s3://tests/listing/")
+            name = entry.path.removeprefix(there.place("listing/"))
             assert entry.size == len(name.encode())
-            assert SECRET not in repr(entry)
+            assert there.secret not in repr(entry)
             filesystem, inside = open_filesystem(entry.location)
             with filesystem.open_input_file(inside) as opened:
                 assert (opened.size(), opened.read()) == (entry.size, name.encode())
                 opened.seek(2)
                 assert opened.read(3) == name.encode()[2:5]
 
-    def test_hidden_names(self, there: S3Server) -> None:
+    def test_hidden_names(self, there: StoreServer) -> None:
         assert hidden_names(there.uri("listing/d2/*.json")) == [".x.json", "_hidden/x.json"]
 
-    def test_what_is_not_there(self, there: S3Server) -> None:
+    def test_what_is_not_there(self, there: StoreServer) -> None:
         for path, help_ in (
-            ("listing/tap.json", "did you mean 's3://tests/listing/top.json'?"),
-            ("listing/d1/b.json", "did you mean 's3://tests/listing/d1/a.json'?"),
+            ("listing/tap.json", "listing/top.json"),
+            ("listing/d1/b.json", "listing/d1/a.json"),
             ("nowhere/at/all", None),
             ("listing/d4/*.json", None),
         ):
@@ -101,25 +102,25 @@ class TestListing:
                 list_files(there.uri(path))
             (found,) = raised.value.diagnostics
             assert found.code == "DAT004"
-            assert f"'s3://tests/{path}' does not exist" in found.message
-            assert found.help == help_
-            assert SECRET not in str(found.to_json())
+            assert f"'{there.place(path)}' does not exist" in found.message
+            assert found.help == (help_ and f"did you mean '{there.place(help_)}'?")
+            assert there.secret not in str(found.to_json())
 
-    def test_a_bucket_that_is_not_there(self, there: S3Server) -> None:
+    def test_a_bucket_that_is_not_there(self, there: StoreServer) -> None:
         for path in ("tests-2/x", "tests-2", "tests-2/*.json"):
-            with pytest.raises(DiagnosticError, match="there is no such bucket") as raised:
-                list_files(there.uri("").replace("tests/", path))
+            with pytest.raises(DiagnosticError, match=f"there is no such {there.kind}") as raised:
+                list_files(there.uri("").replace("tests/", path, 1))
             assert raised.value.diagnostics[0].code == "DAT004"
 
-    def test_a_key_that_is_refused(self, there: S3Server) -> None:
+    def test_a_key_that_is_refused(self, there: StoreServer) -> None:
         with pytest.raises(PermissionError, match="403") as raised:
-            list_files(there.uri("listing").replace(KEY, "somebody"))
-        assert SECRET not in str(raised.value)
+            list_files(there.refused("listing"))
+        assert there.secret not in str(raised.value)
 
-    def test_an_option_that_there_is_not(self, there: S3Server) -> None:
+    def test_an_option_that_there_is_not(self, there: StoreServer) -> None:
         with pytest.raises(DataError, match="can't be opened") as raised:
             list_files(there.uri("listing") + "&colour=red")
-        assert SECRET not in str(raised.value)
+        assert there.secret not in str(raised.value)
 
 
 _FORMATS = ["json", "csv", "parquet", "avro"]
@@ -133,7 +134,7 @@ def run(folder: Path, text: str, **options: object) -> RunResult:
 
 
 @pytest.mark.parametrize("format_", _FORMATS)
-def test_rows_there_and_back(server: S3Server, tmp_path: Path, format_: str) -> None:
+def test_rows_there_and_back(server: StoreServer, tmp_path: Path, format_: str) -> None:
     """Written to the store by one pipeline, in partitions whose names need care, read by another; and both go on."""
     wanted: list[tuple[int, str]] = []
     (tmp_path / "in").mkdir()
@@ -167,7 +168,7 @@ def test_rows_there_and_back(server: S3Server, tmp_path: Path, format_: str) -> 
     assert {name.split("/")[5] for name in names} == {"v=a%2Fb 0%25%3Fé", "v=a%2Fb 1%25%3Fé"}
 
 
-def test_compressed_and_damaged_files(server: S3Server, tmp_path: Path) -> None:
+def test_compressed_and_damaged_files(server: StoreServer, tmp_path: Path) -> None:
     stored = files(server, "bad")
     stored.put("1.json.gz", gzip.compress(b'{"k": 1, "v": "a"}\n{"k": 2, "v": "b"}\n'))
     stored.put("2.json", b'{"k": 3, "v": "c"}\nnot json\n{"k": 4, "v": "d"}\n')
@@ -182,7 +183,7 @@ def test_compressed_and_damaged_files(server: S3Server, tmp_path: Path) -> None:
     assert dict(result.dead_letters) == {"malformed": 1}
 
 
-def test_large_text_is_cut_into_ranges_and_written_in_files(server: S3Server, tmp_path: Path) -> None:
+def test_large_text_is_cut_into_ranges_and_written_in_files(server: StoreServer, tmp_path: Path) -> None:
     """A file that several tasks read a part of each, and rows that are more than the memory keeps of a file."""
     rows = 60_000
     text = "".join(f'{{"k": {k}, "v": "{"x" * 400}{k}"}}\n' for k in range(rows))
@@ -200,7 +201,7 @@ def test_large_text_is_cut_into_ranges_and_written_in_files(server: S3Server, tm
     copies.mkdir()
     for number, entry in enumerate(found):
         ObjectFiles(server.uri("large-out")).download(
-            entry.path.removeprefix("s3://tests/large-out/"), copies / f"{number}.csv"
+            entry.path.removeprefix(server.place("large-out/")), copies / f"{number}.csv"
         )
     counted = duckdb.sql(
         f"SELECT count(*), sum(k), count(DISTINCT v) FROM read_csv('{copies}/*.csv', names = ['k', 'v'])"
@@ -208,7 +209,7 @@ def test_large_text_is_cut_into_ranges_and_written_in_files(server: S3Server, tm
     assert counted.fetchall() == [(rows, rows * (rows - 1) // 2, rows)]
 
 
-def test_a_store_that_fails_now_and_then(server: S3Server, tmp_path: Path) -> None:
+def test_a_store_that_fails_now_and_then(server: StoreServer, tmp_path: Path) -> None:
     """Each first request of a method for a name is busy, reset or answered to nobody: rows are there once all the same."""
     for number in range(3):
         rows = "".join(f'{{"k": {k}, "v": "{k % 7}"}}\n' for k in range(number * 50, number * 50 + 50))
@@ -241,7 +242,7 @@ def test_a_store_that_fails_now_and_then(server: S3Server, tmp_path: Path) -> No
     assert sorted(line["k"] for line in lines) == list(range(150))
 
 
-def test_a_state_of_before_that_has_an_object_with_its_options(server: S3Server, tmp_path: Path) -> None:
+def test_a_state_of_before_that_has_an_object_with_its_options(server: StoreServer, tmp_path: Path) -> None:
     """Former versions kept the options of a single object's URI with its name: it is not read a second time."""
     files(server, "single").put("one.json", b'{"k": 1, "v": "a"}\n')
     text = (
@@ -255,9 +256,9 @@ def test_a_state_of_before_that_has_an_object_with_its_options(server: S3Server,
     (entry,) = list_files(server.uri("single/one.json"))
     store = CheckpointStore(tmp_path / "log")
     options = server.uri("single/one.json").partition("?")[2]
-    log = ListingLog(store, "sources/t", "s3://tests/single/")
+    log = ListingLog(store, "sources/t", server.place("single/"))
     log.append([Listed(dataclasses.replace(entry, path=f"{entry.path}?{options}"), False)])
-    again = ListingLog(store, "sources/t", "s3://tests/single/", entry.opening)
+    again = ListingLog(store, "sources/t", server.place("single/"), entry.opening)
     assert again.number(entry.path) == 0
     assert again.files[0].entry == entry
     assert again.files[0].entry.location == entry.location
@@ -265,7 +266,7 @@ def test_a_state_of_before_that_has_an_object_with_its_options(server: S3Server,
     assert duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/out/*.parquet')").fetchall() == [(1, "a")]
 
 
-def test_what_is_read_in_parts_is_fetched_once(server: S3Server, tmp_path: Path) -> None:
+def test_what_is_read_in_parts_is_fetched_once(server: StoreServer, tmp_path: Path) -> None:
     """Each epoch reads some rows of an object that can only be read as a whole file: this machine keeps a copy."""
     made = duckdb.sql("SELECT i::INT AS k, 'x' || i AS v FROM range(300) t(i)")
     made.write_parquet(str(tmp_path / "one.parquet"))
@@ -293,7 +294,7 @@ def test_what_is_read_in_parts_is_fetched_once(server: S3Server, tmp_path: Path)
 
 
 @pytest.mark.parametrize("keys", [4, 400])
-def test_requests_of_an_epoch(server: S3Server, tmp_path: Path, keys: int) -> None:
+def test_requests_of_an_epoch(server: StoreServer, tmp_path: Path, keys: int) -> None:
     """As many as the server gets, and a number for each shard, not for each key."""
     (tmp_path / "in").mkdir()
     lines = "".join(f'{{"k": {k % keys}, "v": "x"}}\n' for k in range(2000))
@@ -320,7 +321,7 @@ def test_requests_of_an_epoch(server: S3Server, tmp_path: Path, keys: int) -> No
     assert max(said[1:]) <= 16
 
 
-def test_on_spark(server: S3Server, tmp_path: Path, spark_runner: SparkJobRunner) -> None:
+def test_on_spark(server: StoreServer, tmp_path: Path, spark_runner: SparkJobRunner) -> None:
     """Tasks in processes of their own read, write and keep state there, and say how many requests that took."""
     for number in range(3):
         rows = "".join(f'{{"k": {k % 9}, "v": "x"}}\n' for k in range(500))

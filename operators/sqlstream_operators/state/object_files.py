@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 from sqlstream_operators.errors import MachineError, StorePlaceError
+from sqlstream_operators.state.store_options import (
+    missing_place,
+    split_client,
+    store_config,
+    without_signatures,
+)
 
 _T = TypeVar("_T")
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -48,8 +54,6 @@ SCHEMES = {
     "abfs": "az",
     "abfss": "az",
 }
-#: What pyarrow calls options of `obstore`.
-_RENAMED = {"force_virtual_addressing": "virtual_hosted_style_request"}
 #: How long a request is repeated that a store does not answer, or answers with "later" (HTTP 429, 500, 503), and the
 #: longest pause before it is, s.
 _RETRY_S, _PAUSE_S = 60, 5
@@ -57,6 +61,8 @@ _RETRY_S, _PAUSE_S = 60, 5
 _TRIED = ".exclusive-"
 #: Bytes of a part of a download.
 _PART = 8 << 20
+#: How to say which account of Azure a container is in.
+_WHICH_ACCOUNT = "add ?account_name=… to the URI, or set AZURE_STORAGE_ACCOUNT_NAME"
 #: What the AWS command line keeps its profiles in, and what other sources of credentials are found by.
 _PROFILES = ("~/.aws/credentials", "~/.aws/config")
 #: What names of variables of the environment begin with that say something of a cloud's stores.
@@ -298,9 +304,10 @@ class ObjectFiles:
             text = _line(error)
             status = _STATUS.search(text)
             code = 0 if status is None else int(status[1])
-            if "NoSuchBucket" in text or "ContainerNotFound" in text:
+            what = missing_place(text)
+            if what is not None:
                 raise StorePlaceError(
-                    f"{self._shown}: there is no such bucket", "create it, or name another one"
+                    f"{self._shown}: there is no such {what}", "create it, or name another one"
                 ) from None
             if isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(place) from None
@@ -376,12 +383,12 @@ def opened(uri: str) -> ObjectStore:
     from obstore.store import from_url
 
     try:
-        plain = config.get("allow_http") == "true" or str(config.get("endpoint", "")).startswith("http://")
+        options, client = split_client(config)
         make: Any = from_url  # it is declared for each kind of store
         made: ObjectStore = make(
             place,
-            config=config,
-            client_options={"allow_http": plain},
+            config=options,
+            client_options=client,
             retry_config={
                 "max_retries": 1000,
                 "retry_timeout": timedelta(seconds=_RETRY_S),
@@ -394,8 +401,18 @@ def opened(uri: str) -> ObjectStore:
             credential_provider=_profile() if kind == "s3" and "access_key_id" not in config else None,
         )
     except (exceptions.BaseError, ValueError) as error:
-        raise StorePlaceError(f"{shown(uri)} can't be opened: {_line(error)}") from None
+        raise _not_opened(uri, _line(error)) from None
     return made
+
+
+def _not_opened(uri: str, why: str) -> StorePlaceError:
+    """The error of a URI of no store that can be, with what to write instead where that is known."""
+    help_ = ""
+    if "Account must be specified" in why:
+        why, help_ = "it is not said which account the container is in", _WHICH_ACCOUNT
+    elif "not valid for store" in why and "sas_" in uri:
+        help_ = "write %26 for each & of a SAS token in a URI, or set AZURE_STORAGE_SAS_TOKEN"
+    return StorePlaceError(f"{shown(uri)} can't be opened: {why}", help_)
 
 
 def store_settings(uri: str) -> tuple[str, dict[str, str]]:
@@ -404,7 +421,8 @@ def store_settings(uri: str) -> tuple[str, dict[str, str]]:
     Raises StorePlaceError.
     """
     _, place, config = _parts(uri)
-    if str(config.get("endpoint", "")).startswith("http://"):
+    _, client = split_client(config)
+    if client.get("allow_http"):
         config["allow_http"] = "true"
     return place, config
 
@@ -421,7 +439,10 @@ def _parts(uri: str) -> tuple[str, str, dict[str, str]]:
     # Of Azure's URIs the container stands there.
     login = _login(found.netloc) if kind == "s3" else None
     host = found.netloc if login is None else found.netloc.rpartition("@")[2]
-    config = _config(login, dict(parse_qsl(found.query)))
+    try:
+        config = store_config(kind, host, login, dict(parse_qsl(found.query)), os.environ)
+    except ValueError as error:
+        raise _not_opened(uri, str(error)) from None
     if kind == "s3" and host and not _has_region(config):
         config |= _region_of(host)
     return kind, f"{found.scheme}://{host}{found.path}", config
@@ -450,22 +471,6 @@ def _login(host: str) -> tuple[str, str] | None:
     """
     key, colon, secret = host.rpartition("@")[0].partition(":")
     return (unquote(key), unquote(secret)) if colon else None
-
-
-def _config(login: tuple[str, str] | None, options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a URI as `obstore` calls them.
-
-    >>> _config(("key", "secret"), {"endpoint_override": "h:9000", "scheme": "http", "region": "x"})
-    {'endpoint': 'http://h:9000', 'region': 'x', 'access_key_id': 'key', 'secret_access_key': 'secret'}
-    """
-    config = {_RENAMED.get(name, name): value for name, value in options.items()}
-    scheme = config.pop("scheme", "https")
-    if "endpoint_override" in config:
-        endpoint = config.pop("endpoint_override")
-        config = {"endpoint": endpoint if "://" in endpoint else f"{scheme}://{endpoint}", **config}
-    if login is not None:
-        config |= {"access_key_id": login[0], "secret_access_key": login[1]}
-    return config
 
 
 def _has_region(config: Mapping[str, str]) -> bool:
@@ -545,6 +550,6 @@ def _line(error: Exception) -> str:
     >>> _line(OSError("Error performing PUT http://169.254.169.254/latest/api/token: timeout"))
     'no key is set for it, and this machine has none of its own'
     """
-    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    text = without_signatures(" ".join(str(error).partition("\n\nDebug source")[0].split()))
     # Where the machines of clouds ask for the key of their role, which is tried last.
     return "no key is set for it, and this machine has none of its own" if _ROLES.search(text) else text

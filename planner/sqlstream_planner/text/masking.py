@@ -15,8 +15,8 @@ SECRET_NAME = re.compile(
 )
 
 _PARAMETER = re.compile(
-    r"[?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|(?:api|account|private)[_-]?key)[\w.-]*"
-    r"|pass|pw|sig)=",
+    r"[?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|(?:api|account|private)[_-]?key"
+    r"|connection_string)[\w.-]*|(?:\w+_)?(?:access|master|sas)_key|pass|pw|sig)=",
     re.IGNORECASE,
 )
 _NEXT_PARAMETER = re.compile(r"[&;](?=[\w.-]+=)")
@@ -67,6 +67,9 @@ def secrets_in_url(text: str) -> list[tuple[int, int]]:
     >>> [text[a:b] for text in ["p://u:a?b#c@h/d?password=x&y=e", "s3://k:a/b@c/d", "p://h:5432/d@e"]
     ...  for a, b in secrets_in_url(text)]
     ['a?b#c', 'x', 'a/b']
+    >>> text = "az://c/x?access_key=k&sas_key=s&access_key_id=i&connection_string=AccountName=a;AccountKey=b"
+    >>> [text[a:b] for a, b in secrets_in_url(text)]
+    ['k', 's', 'AccountName=a', 'b']
     """
     found: list[tuple[int, int]] = []
     at = 0

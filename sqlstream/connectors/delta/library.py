@@ -14,6 +14,7 @@ from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.extras import installed
 from sqlstream.connectors.filesystem.paths import check_login, is_object, split_location
 from sqlstream_operators.errors import InternalError
+from sqlstream_operators.state.store_options import missing_place, without_signatures
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -69,7 +70,10 @@ def attempt(place: str, work: Callable[[], _T], *, done: str) -> _T:
             if number + 1 < ATTEMPTS:
                 time.sleep(PAUSE_S * (1 + number))
                 continue
-            what = _COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+            text = without_signatures(_COLOURS.sub("", str(error)).strip())
+            what = text.splitlines() or [type(error).__name__]
             reason = ", ".join(line.strip(" \u21b3") for line in what[:_LINES])
+            lacks = missing_place(text)
+            reason = reason if lacks is None else f"there is no such {lacks}"
             raise unusable(place, reason, done=done) from error
     raise InternalError("a last attempt neither succeeds nor fails")

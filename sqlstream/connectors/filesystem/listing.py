@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlstream.connectors.filesystem.paths import FileEntry, split_location
+from sqlstream.connectors.filesystem.paths import FileEntry, is_local, split_location
 from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream.storage.mended_rows import FOLDER as MENDED
 from sqlstream.storage.mended_rows import LISTED, TEXT, MendedRow, is_mended, mended_rows
@@ -241,7 +241,7 @@ class ListingLog:
     def _absolute(self, path: str) -> str:
         if path.startswith(LISTED):
             return self.mended_path(path.removeprefix(LISTED))
-        whole = path if path.startswith("/") or "://" in path else self._root + path
+        whole = path if path.startswith("/") or not is_local(path) else self._root + path
         # Former versions wrote a single object with the options behind it.
         return whole if whole.startswith("/") else split_location(whole)[0]
 

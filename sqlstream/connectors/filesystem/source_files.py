@@ -25,6 +25,7 @@ from sqlstream.connectors.filesystem.paths import (
     glob_pattern,
     hidden_names,
     is_local,
+    is_object,
     joined_location,
     list_files,
     listed,
@@ -36,8 +37,6 @@ from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.errors import InputFileError, ListedFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
-#: Where an object appears when it is complete.
-_WHOLE_OBJECTS = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 #: How long a new file that is whole by its format must be still: longer than ticks of clocks that stamp files.
 _QUIET_US = 50_000
 
@@ -262,7 +261,7 @@ class SourceFiles:
         text = self._options.files.unit is Unit.TEXT and compression(entry.path) is None
         if not entry.size and text:
             return False
-        if not settle_us or entry.path.startswith(_WHOLE_OBJECTS):
+        if not settle_us or is_object(entry.path):  # an object appears when it is complete
             return True
         seen = self._unsettled.get(entry.path)
         if seen is None:
