@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.conversions import to_bytes
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -227,13 +228,33 @@ def equals(
     partition: Sequence[Any] = (),
     *,
     schema: Schema = SCHEMA,
+    bounds: bool = True,
 ) -> DataFile:
-    """A file that deletes the rows which have the values of one of these in the columns of these ids."""
+    """A file that deletes the rows which have the values of one of these in the columns of these ids.
+
+    With `bounds` the log says of each column the least and the greatest value, and how many are NULL.
+    """
     path = folder / "lake" / f"equals-{uuid.uuid4()}.parquet"
     names = [schema.find_column_name(id_) for id_ in ids]
     picked = rows.select(names).cast(pa.schema([schema.as_arrow().field(name) for name in names]))
     pq.write_table(picked, path)
-    return _file(path, DataFileContent.EQUALITY_DELETES, len(rows), partition, equality_ids=[*ids])
+    more = (
+        {} if not bounds else _bounds({i: picked.column(n) for i, n in zip(ids, names, strict=True)}, schema)
+    )
+    return _file(path, DataFileContent.EQUALITY_DELETES, len(rows), partition, equality_ids=[*ids], **more)
+
+
+def _bounds(columns: Mapping[int, pa.ChunkedArray], schema: Schema) -> dict[str, dict[int, Any]]:
+    """What a log says of whole numbers and texts; of others no more than how many are NULL."""
+    said: dict[str, dict[int, Any]] = {"lower_bounds": {}, "upper_bounds": {}, "null_value_counts": {}}
+    for id_, column in columns.items():
+        said["null_value_counts"][id_] = column.null_count
+        type_ = schema.find_type(id_)
+        values = [value for value in column.to_pylist() if value is not None]
+        if values and isinstance(type_, LongType | StringType):
+            said["lower_bounds"][id_] = to_bytes(type_, min(values))
+            said["upper_bounds"][id_] = to_bytes(type_, max(values))
+    return said
 
 
 @dataclass
@@ -386,13 +407,14 @@ class Lake:
                 if one.pos in given[one.path][0]:
                     one.dead.add(name)
 
-    def equals(self, rows: Sequence[Placed]) -> list[DataFile]:
+    def equals(self, rows: Sequence[Placed], *, bounds: bool = True) -> list[DataFile]:
         """Files of deletes by the keys of rows, one for each partition."""
         return [
             equals(
                 self.folder,
                 pa.table({"k": pa.array(sorted({one.row[0] for one in placed}), pa.int64())}),
                 partition=partition,
+                bounds=bounds,
             )
             for partition, placed in self.by_partition(rows).items()
         ]
@@ -421,11 +443,13 @@ class Lake:
             case "vectors":
                 self.delete_by_vectors(some)
             case "equals":
-                self.commit(deletes=self.equals(some))
+                self.commit(deletes=self.equals(some, bounds=n % 2 == 0))
             case "upsert":  # as Flink does it: rows with these keys go, whichever there are, and come anew
                 keys = sorted({one.row[0] for one in some})
                 rows = [self.made(1, f"u{n}", first=key) for key in keys]
-                self.commit(add=[pa.concat_tables(rows)] if rows else [], deletes=self.equals(some))
+                self.commit(
+                    add=[pa.concat_tables(rows)] if rows else [], deletes=self.equals(some, bounds=n % 2 == 0)
+                )
             case "copy-on-write":
                 self.rewrite(
                     [path for i, path in enumerate(paths) if i % 2 == n % 2], some, operation="overwrite"

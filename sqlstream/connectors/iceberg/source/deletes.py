@@ -11,7 +11,9 @@ from sqlstream.connectors.iceberg.files import plain
 from sqlstream.connectors.iceberg.source.manifests import Entry
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import PrimitiveType
 
 #: The field of a file of positions that has the path of the file whose rows it deletes.
 _PATH_FIELD = 2147483546
@@ -56,9 +58,11 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A delete file and the data files that it counts for."""
+    """A delete file and the data files that it counts for; `columns` are those by whose values it deletes."""
 
     file: DeleteFile
+    content: DataFile
+    columns: tuple[tuple[int, PrimitiveType], ...]
     sequence: int
     partition: tuple[Any, ...]
     everywhere: bool
@@ -88,24 +92,26 @@ class Deletes:
 
     def of(self, entry: Entry) -> tuple[DeleteFile, ...]:
         """Those that count for a data file. Where one is a vector, positions do not: it has them all."""
-        path, sequence = entry.file.file_path, entry.sequence
+        sequence = entry.sequence
         candidates = (
-            *self._of_file.get(path, ()),
+            *self._of_file.get(entry.file.file_path, ()),
             *self._of_partition.get(_partition(entry), ()),
             *self._everywhere,
         )
-        found = [one.file for one in candidates if _counts(one, path, sequence)]
+        found = [one.file for one in candidates if _counts(one, entry.file, sequence)]
         if any(file.kind is DeleteKind.VECTOR for file in found):
             found = [file for file in found if file.kind is not DeleteKind.POSITIONS]
         return tuple(sorted(found, key=lambda file: (file.path, file.offset)))
 
 
-def _counts(one: _Known, path: str, sequence: int) -> bool:
+def _counts(one: _Known, file: DataFile, sequence: int) -> bool:
     if one.file.kind is DeleteKind.EQUALITY:
-        return sequence < one.sequence
+        from sqlstream.connectors.iceberg.source.bounds import may_share
+
+        return sequence < one.sequence and may_share(one.columns, one.content, file)
     if sequence > one.sequence:
         return False
-    name = path.encode()
+    name = file.file_path.encode()
     return (one.least is None or one.least <= name) and (one.most is None or name <= one.most)
 
 
@@ -124,6 +130,7 @@ def _known(metadata: TableMetadata, entry: Entry) -> _Known:
         most = (file.upper_bounds or {}).get(_PATH_FIELD)
         if of is None and least is not None and least == most:
             of = least.decode()
+    columns = tuple(_columns(metadata, file.equality_ids or ())) if kind is DeleteKind.EQUALITY else ()
     spec = metadata.specs().get(file.spec_id)
     from pyiceberg.transforms import VoidTransform
 
@@ -136,11 +143,13 @@ def _known(metadata: TableMetadata, entry: Entry) -> _Known:
         file.file_size_in_bytes,
         entry.offset if kind is DeleteKind.VECTOR else 0,
         entry.length if kind is DeleteKind.VECTOR else 0,
-        tuple(_columns(metadata, file.equality_ids or ())) if kind is DeleteKind.EQUALITY else (),
+        tuple((id_, sql) for id_, _, sql in columns),
         file.file_format.name,
     )
     return _Known(
         made,
+        file,
+        tuple((id_, type_) for id_, type_, _ in columns if type_ is not None),
         entry.sequence,
         _partition(entry),
         kind is DeleteKind.EQUALITY and not partitioned,
@@ -156,19 +165,19 @@ def _partition(entry: Entry) -> tuple[Any, ...]:
     return entry.file.spec_id, *(repr(record[number]) for number in range(len(record)))
 
 
-def _columns(metadata: TableMetadata, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
+def _columns(metadata: TableMetadata, ids: Sequence[int]) -> Iterator[tuple[int, PrimitiveType | None, str]]:
+    """The fields with these ids, as Iceberg's types and in SQL; None and "" for one whose values can't be compared here."""
     from pyiceberg import types as ice
 
     from sqlstream.connectors.iceberg.types import sql_type
 
     schemas = (metadata.schema(), *reversed(metadata.schemas))
     for id_ in ids:
-        field = next(
-            (one for schema in schemas for one in schema.fields if one.field_id == id_), None
-        )  # at the top: what is inside of others is not looked for
-        type_ = None if field is None else field.field_type
-        if field is None or field.initial_default is not None or not isinstance(type_, ice.PrimitiveType):
-            known = None
+        # Only at the top: what is inside of others is not looked for.
+        field = next((one for schema in schemas for one in schema.fields if one.field_id == id_), None)
+        type_ = None if field is None or field.initial_default is not None else field.field_type
+        if isinstance(type_, ice.PrimitiveType) and not isinstance(type_, ice.FloatType | ice.DoubleType):
+            known = sql_type(type_)
+            yield id_, type_, "" if known is None else str(known)
         else:
-            known = None if isinstance(type_, ice.FloatType | ice.DoubleType) else sql_type(type_)
-        yield id_, "" if known is None else str(known)
+            yield id_, None, ""

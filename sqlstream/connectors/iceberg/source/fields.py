@@ -7,9 +7,13 @@ A field is `{"id": 5}`, with what is inside: `"fields"` of a struct by their nam
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
-from pyiceberg.schema import Schema
+import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from sqlstream.formats.values import cast_from
@@ -94,6 +98,13 @@ def _each(field: Field, type_: SqlType, there: IcebergType, values: str, depth: 
     return f"list_transform({values}, lambda e{depth}: {made})"
 
 
-def fields_by_id(schema: Schema) -> dict[int, NestedField]:
-    """The columns of a file by their ids."""
-    return {field.field_id: field for field in schema.fields}
+@lru_cache(64)
+def fields_by_id(schema: bytes, mapping: str) -> Mapping[int, NestedField]:
+    """The columns of a file by their ids: `schema` as Arrow writes it, `mapping` the table's ids of names (JSON, or "").
+
+    Files of a table have few schemas, and each takes a millisecond and more. Raises what Arrow and PyIceberg raise.
+    """
+    mapped = parse_mapping_from_json(mapping) if mapping else None
+    read = pa.ipc.read_schema(pa.py_buffer(schema))
+    found = pyarrow_to_schema(read, mapped, downcast_ns_timestamp_to_us=True)
+    return MappingProxyType({field.field_id: field for field in found.fields})

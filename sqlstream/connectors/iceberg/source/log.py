@@ -14,7 +14,7 @@ from sqlstream.connectors.iceberg.files import plain
 from sqlstream.connectors.iceberg.library import attempt, open_table
 from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream.connectors.iceberg.source.deletes import DeleteFile, Deletes
-from sqlstream.connectors.iceberg.source.manifests import Entry, entries
+from sqlstream.connectors.iceberg.source.manifests import Entry, Manifests, ReadManifest
 from sqlstream_operators.plan.types import quote_literal
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class IcebergLog:
         self._looked_at = float("-inf")
         self._files: OrderedDict[tuple[int, str], Any] = OrderedDict()
         self._sizes: dict[tuple[int, str], int] = {}
+        self._manifests = Manifests()
 
     def now(self) -> Table | None:
         """The table as it is now, or was a moment ago; None if there is none. Raises DiagnosticError (ENV006)."""
@@ -100,15 +101,21 @@ class IcebergLog:
 
     def whole(self, table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
         """The files that the table has at a snapshot, by when they came and their names."""
-        return self._kept((snapshot.snapshot_id, "whole"), lambda: _whole(table, snapshot))
+        return self._kept(
+            (snapshot.snapshot_id, "whole"), lambda: _whole(table, snapshot, self._manifests.entries)
+        )
 
     def added(self, table: Table, snapshot: Snapshot) -> SnapshotFiles:
         """What a snapshot adds, and that it removes something."""
-        return self._kept((snapshot.snapshot_id, "added"), lambda: _added(table, snapshot))
+        return self._kept(
+            (snapshot.snapshot_id, "added"), lambda: _added(table, snapshot, self._manifests.entries)
+        )
 
     def changes(self, table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
         """What a snapshot does to rows: all that goes, then all that comes."""
-        return self._kept((snapshot.snapshot_id, "changes"), lambda: _changes(table, snapshot))
+        return self._kept(
+            (snapshot.snapshot_id, "changes"), lambda: _changes(table, snapshot, self._manifests.entries)
+        )
 
     def entry(self, path: str, size: int) -> FileEntry:
         """A file as the log has it; nobody has looked whether it is there."""
@@ -136,8 +143,8 @@ def _size(files: Any) -> int:
     return sum(1 + len(file.deletes) for file in listed)
 
 
-def _whole(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
-    data, deletes = _entries(table, snapshot)
+def _whole(table: Table, snapshot: Snapshot, read: ReadManifest) -> tuple[LogFile, ...]:
+    data, deletes = _entries(table, snapshot, read)
     there = Deletes(table.metadata, (entry for entry in deletes if not entry.removed))
     found = [
         (entry.sequence, replace(_file(table.metadata, entry, snapshot), without=there.of(entry)))
@@ -148,21 +155,21 @@ def _whole(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
     return tuple(file for _, file in found)
 
 
-def _added(table: Table, snapshot: Snapshot) -> SnapshotFiles:
+def _added(table: Table, snapshot: Snapshot, read: ReadManifest) -> SnapshotFiles:
     data, deletes = (
         [entry for entry in one if entry.snapshot == snapshot.snapshot_id]
-        for one in _entries(table, snapshot, own=True)
+        for one in _entries(table, snapshot, read, own=True)
     )
     added = [_file(table.metadata, entry, snapshot) for entry in data if entry.added]
     removed = sum(entry.removed for entry in data)
     return SnapshotFiles(tuple(sorted(added, key=lambda file: file.path)), removed, len(deletes))
 
 
-def _changes(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
+def _changes(table: Table, snapshot: Snapshot, read: ReadManifest) -> tuple[LogFile, ...]:
     """Of the files that stay only those of which rows are deleted now, or are no more."""
     metadata, number = table.metadata, snapshot.snapshot_id
-    own, _ = _entries(table, snapshot, own=True)
-    _, deletes = _entries(table, snapshot, data=False)
+    own, _ = _entries(table, snapshot, read, own=True)
+    _, deletes = _entries(table, snapshot, read, data=False)
     new, gone = (
         [entry for entry in deletes if entry.snapshot == number and entry.added],
         [entry for entry in deletes if entry.snapshot == number and entry.removed],
@@ -177,9 +184,10 @@ def _changes(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
         elif entry.snapshot == number and entry.added:
             coming.append(replace(_file(metadata, entry, snapshot), without=after.of(entry)))
     if new or gone:
-        data, _ = _entries(table, snapshot)
+        data, _ = _entries(table, snapshot, read)
+        others = Deletes(metadata, [*new, *gone])
         for entry in data:
-            if entry.removed or (entry.snapshot == number and entry.added):
+            if entry.removed or (entry.snapshot == number and entry.added) or not others.of(entry):
                 continue
             were, are = before.of(entry), after.of(entry)
             more = tuple(sorted({*are} - {*were}, key=lambda one: (one.path, one.offset)))
@@ -192,7 +200,7 @@ def _changes(table: Table, snapshot: Snapshot) -> tuple[LogFile, ...]:
 
 
 def _entries(
-    table: Table, snapshot: Snapshot, *, own: bool = False, data: bool = True
+    table: Table, snapshot: Snapshot, read: ReadManifest, *, own: bool = False, data: bool = True
 ) -> tuple[list[Entry], list[Entry]]:
     """The data files and the files of deletes of a snapshot's manifests; `own`: only of those that it wrote itself.
 
@@ -206,7 +214,7 @@ def _entries(
             continue
         if not data and manifest.content == ManifestContent.DATA:
             continue
-        for entry in entries(table.io, manifest):
+        for entry in read(table.io, manifest):
             if own or not entry.removed or entry.snapshot == snapshot.snapshot_id:
                 found[entry.file.content != DataFileContent.DATA].append(entry)
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 #: The places of a file's fields that version 3 has more, and deletion vectors need.
 _REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
+#: Of how many files it is kept what manifests say of them: with bounds of many columns it is some kB each.
+_KEPT_FILES = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +35,33 @@ class Entry:
     length: int = 0
 
 
-def entries(io: FileIO, manifest: ManifestFile) -> Iterator[Entry]:
-    """All files of a manifest, those that were removed too."""
+#: Reads all files of a manifest, those that were removed too.
+ReadManifest = Callable[["FileIO", "ManifestFile"], Sequence[Entry]]
+
+
+class Manifests:
+    """Reads manifests; those that were read last are kept, up to so many files: each snapshot has most of the last one's."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[Entry, ...]] = OrderedDict()
+        self._count = 0
+
+    def entries(self, io: FileIO, manifest: ManifestFile) -> Sequence[Entry]:
+        """All files of a manifest, those that were removed too."""
+        path = manifest.manifest_path
+        if path in self._kept:
+            self._kept.move_to_end(path)
+            return self._kept[path]
+        found = tuple(_entries(io, manifest))
+        if len(found) <= _KEPT_FILES:
+            self._kept[path] = found
+            self._count += len(found)
+            while self._count > _KEPT_FILES:
+                self._count -= len(self._kept.popitem(last=False)[1])
+        return found
+
+
+def _entries(io: FileIO, manifest: ManifestFile) -> Iterator[Entry]:
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_ENTRY_SCHEMAS,

@@ -87,16 +87,16 @@ class _Columns:
         self._fields = split.payload["fields"]
         self._files = split.payload["files"]
         self._mapping = split.payload["mapping"]
-        self._schemas: dict[str, Any] = {}
+        self._fields_there: dict[str, Mapping[int, Any]] = {}
         deletes = split.payload.get("deletes", ())
         self.marks = bool(deletes)
         self._deleted = Deleted(deletes, opening, self._compared)
 
     def items(self, part: FilePart, path: str, read: Mapping[str, SqlType | None]) -> list[str]:
         """Of a file whose columns DuckDB reads as these types. Raises InputFileError for one whose columns have no ids."""
-        from sqlstream.connectors.iceberg.source.fields import column_sql, fields_by_id
+        from sqlstream.connectors.iceberg.source.fields import column_sql
 
-        there = fields_by_id(self._schema(part, path))
+        there = self._there(part, path)
         items = []
         for column in self._wanted.columns:
             field = self._fields.get(column.name)
@@ -130,30 +130,24 @@ class _Columns:
 
     def _compared(self, part: FilePart, path: str, id_: int, type_: str) -> str:
         """A column of a file by its field's id, as a type, to be compared."""
-        from sqlstream.connectors.iceberg.source.fields import fields_by_id
-
-        found = fields_by_id(self._schema(part, path)).get(id_)
+        found = self._there(part, path).get(id_)
         if found is not None:
             return f"CAST({quote_identifier(found.name)} AS {type_})"
         return self._constant(part, id_, parse_type(type_))
 
-    def _schema(self, part: FilePart, path: str) -> Any:
-        """The file's schema as Iceberg's, with ids: the file's own, or those that the table has for its names."""
-        if part.path not in self._schemas:
-            from pyiceberg.io.pyarrow import pyarrow_to_schema
-            from pyiceberg.table.name_mapping import parse_mapping_from_json
+    def _there(self, part: FilePart, path: str) -> Mapping[int, Any]:
+        """The file's columns by their ids: the file's own, or those that the table has for its names."""
+        if part.path not in self._fields_there:
+            from sqlstream.connectors.iceberg.source.fields import fields_by_id
 
-            mapping = parse_mapping_from_json(self._mapping) if self._mapping else None
             try:
-                schema = pq.read_schema(path)
-                self._schemas[part.path] = pyarrow_to_schema(
-                    schema, mapping, downcast_ns_timestamp_to_us=True
-                )
+                schema = pq.read_schema(path).serialize().to_pybytes()
+                self._fields_there[part.path] = fields_by_id(schema, self._mapping)
             except (pa.ArrowException, ValueError, TypeError, OSError) as error:
                 if isinstance(error, OSError) and error.errno is not None:
                     raise  # of the file system, and not of what is in the file
                 raise _unreadable(part, error) from error
-        return self._schemas[part.path]
+        return self._fields_there[part.path]
 
 
 def _unreadable(part: FilePart, error: Exception) -> InputFileError:
