@@ -103,6 +103,9 @@ def test_bounds_of_a_former_type_are_not_compared() -> None:
     days = described([[datetime.date(1970, 1, 3)]], [DateType()])
     moment = described([[datetime.datetime(2020, 1, 1)]], [TimestampType()])
     assert may_share([(1, TimestampType())], days, moment)
+    later = described([[datetime.date(1970, 1, 4)]], [DateType()])
+    for type_ in (DateType(), TimestampType()):
+        assert not may_share([(1, type_)], days, later), "as it was before the type changed"
     whole = described([[1]], [IntegerType()])
     assert not may_share([(1, LongType())], whole, described([[2]], [LongType()])), (
         "four bytes are an INT that grew"

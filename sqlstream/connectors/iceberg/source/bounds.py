@@ -11,17 +11,9 @@ from pyiceberg.conversions import from_bytes
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-#: Types whose bounds are compared, and how many bytes they have (none: any number). Others may be those of a former type
-#: of the column: a date that became a timestamp has four.
-_COMPARED: dict[type[ice.PrimitiveType], tuple[int, ...]] = {
-    ice.IntegerType: (4,),
-    ice.LongType: (4, 8),
-    ice.DateType: (4,),
-    ice.TimestampType: (8,),
-    ice.TimestamptzType: (8,),
-    ice.DecimalType: (),
-    ice.StringType: (),
-}
+_WHOLE = (ice.IntegerType, ice.LongType)
+#: A date that became a timestamp counts days in its older files, in four bytes.
+_MOMENTS = (ice.DateType, ice.TimestampType, ice.TimestamptzType)
 
 
 def may_share(columns: Iterable[tuple[int, ice.PrimitiveType]], one: DataFile, other: DataFile) -> bool:
@@ -38,19 +30,29 @@ def _are_apart(id_: int, type_: ice.PrimitiveType, one: DataFile, other: DataFil
     ranges = [_range(id_, type_, file) for file in (one, other)]
     if ranges[0] is None or ranges[1] is None:
         return False
-    (low, high), (other_low, other_high) = ranges[0], ranges[1]
-    return bool(high < other_low or other_high < low)
+    (unit, low, high), (other_unit, other_low, other_high) = ranges[0], ranges[1]
+    return unit == other_unit and bool(high < other_low or other_high < low)
 
 
-def _range(id_: int, type_: ice.PrimitiveType, file: DataFile) -> tuple[Any, Any] | None:
-    """The least and the greatest value, or what is less and greater; None: it is not known."""
-    lengths = _COMPARED.get(type(type_))
-    found = [(bounds or {}).get(id_) for bounds in (file.lower_bounds, file.upper_bounds)]
-    if lengths is None or found[0] is None or found[1] is None:
+def _range(id_: int, type_: ice.PrimitiveType, file: DataFile) -> tuple[int, Any, Any] | None:
+    """The lower and the upper bound, behind the unit in which they count; None: they are not known.
+
+    The same by the type that the column had before as by the one that it has now: positions count the files that are read.
+    """
+    low, high = ((bounds or {}).get(id_) for bounds in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None:
         return None
-    if lengths and any(len(bound) not in lengths for bound in found if bound is not None):
-        return None
-    try:
-        return from_bytes(type_, found[0]), from_bytes(type_, found[1])
-    except ValueError:  # a text that was cut inside of a character
-        return None
+    if isinstance(type_, _WHOLE):
+        return 0, _number(low), _number(high)
+    if isinstance(type_, _MOMENTS):
+        return (len(low), _number(low), _number(high)) if len(low) == len(high) else None
+    if isinstance(type_, ice.DecimalType | ice.StringType):
+        try:
+            return 0, from_bytes(type_, low), from_bytes(type_, high)
+        except ValueError:  # a text that was cut inside of a character
+            return None
+    return None
+
+
+def _number(bound: bytes) -> int:
+    return int.from_bytes(bound, "little", signed=True)
