@@ -41,7 +41,7 @@ class EpochGroup:
         self.marks: Marks | None = None
         self._clients: dict[bool, Any] = {}
         self._noted: int | None = None
-        self._written_to: str | None = None
+        self._identified, self._written_to = False, ""
         self._client_error: str | None = None
 
     def offsets(self, record: Record) -> list[Any]:
@@ -155,13 +155,14 @@ class EpochGroup:
 
         Asked before its epoch is committed: at the end of the run another topic may have the name, with none of its epochs.
         """
-        if self._written_to is None:
-            with suppress(Exception):  # without an answer nothing is noted
+        if not self._identified:
+            self._identified = True
+            with suppress(Exception):  # without an answer nothing is noted, and no other epoch waits for one
                 self._written_to = self._topic_id()
 
     def note(self, epoch: int) -> None:
         """Keep in the state directory that the topic has an epoch, for when Kafka has forgotten; never raises."""
-        if epoch == self._noted or self._written_to is None or not self._store.exists(NAME):
+        if epoch == self._noted or not self._written_to or not self._store.exists(NAME):
             return
         with suppress(Exception):  # it is a help, and Kafka knows better for a week
             content = {"topic_id": self._written_to, "epoch": epoch}
