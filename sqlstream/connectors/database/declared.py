@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.database.postgres_url import wrong_url
@@ -37,6 +37,16 @@ def split_table_name(text: str) -> tuple[str | None, str]:
         raise ValueError(text)
     schema, name = found.groups()
     return schema and _plain(schema), _plain(name)
+
+
+def table_in(options: Mapping[str, str], name: str) -> tuple[str | None, str]:
+    """Schema (None: the connection's) and name of a table that is declared as `name`, by `table-name` if that is set.
+
+    >>> table_in({}, "my.orders"), table_in({"table-name": "sales.orders"}, "o")
+    ((None, 'my.orders'), ('sales', 'orders'))
+    """
+    text = options.get("table-name")
+    return (None, name) if text is None else split_table_name(text)
 
 
 def wrong_table_name(text: str) -> str | None:

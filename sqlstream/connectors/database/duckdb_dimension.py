@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext
-from sqlstream.connectors.database.declared import split_table_name
+from sqlstream.connectors.database.declared import table_in
 from sqlstream.connectors.database.dimension import no_table, other_columns
 from sqlstream.connectors.database.duckdb_table import PATIENCE_S, database_file
 from sqlstream.connectors.exactly_once.target import unusable
@@ -43,8 +43,7 @@ class DuckTableRows:
     ) -> None:
         self._spec = spec
         self._path = database_file(spec.source.options, base_dir)
-        named = spec.source.options.get("table-name")
-        schema, self._name = (None, spec.name) if named is None else split_table_name(named)
+        schema, self._name = table_in(spec.source.options, spec.name)
         self._schema = schema or "main"
         self._patience_s = patience_s
         self._wait = wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream.connectors.database.changes import shown
-from sqlstream.connectors.database.declared import EPOCHS_TABLE, split_table_name, wrong_table_name
+from sqlstream.connectors.database.declared import EPOCHS_TABLE, table_in, wrong_table_name
 from sqlstream.connectors.exactly_once.target import Wording
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, TargetError, TargetRowError
@@ -21,12 +21,10 @@ def table_name(spec: SinkSpec) -> tuple[str | None, str]:
     Raises DiagnosticError (OPT003).
     """
     text = spec.options.get("table-name")
-    if text is None:
-        return None, spec.name
-    wrong = wrong_table_name(text)
-    if wrong is not None:
+    wrong = None if text is None else wrong_table_name(text)
+    if text is not None and wrong is not None:
         raise bad_option("table-name", text, wrong)
-    return split_table_name(text)
+    return table_in(spec.options, spec.name)
 
 
 def shape_error(location: str, spec: SinkSpec, there: Sequence[str], wanted: Sequence[str]) -> TargetError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext
-from sqlstream.connectors.database.declared import split_table_name
+from sqlstream.connectors.database.declared import table_in
 from sqlstream.connectors.database.dimension import no_table, other_columns
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_types import AS_TEXT, is_wider, postgres_type
@@ -30,8 +30,7 @@ class PostgresTableRows:
 
     def __init__(self, spec: DimensionSpec) -> None:
         self._spec = spec
-        named = spec.source.options.get("table-name")
-        self._schema, self._name = (None, spec.name) if named is None else split_table_name(named)
+        self._schema, self._name = table_in(spec.source.options, spec.name)
 
     def version(self) -> None:
         """Nothing that costs less than reading the table shows whether it was changed."""

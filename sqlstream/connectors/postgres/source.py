@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from sqlstream.connectors.api import ConnectorContext, Position, Split
 from sqlstream.connectors.database.copied_source import CopiedSource, place_in_copy
 from sqlstream.connectors.database.copies import Copy
-from sqlstream.connectors.database.declared import split_table_name
+from sqlstream.connectors.database.declared import table_in
 from sqlstream.connectors.database.postgres_catalog import (
     ThereTable,
     check_columns,
@@ -26,17 +26,12 @@ from sqlstream.connectors.database.postgres_reader import TableReader
 from sqlstream_operators.plan.spec import SourceSpec
 
 
-def _names(spec: SourceSpec) -> tuple[str | None, str]:
-    text = spec.options.get("table-name")
-    return (None, spec.name) if text is None else split_table_name(text)
-
-
 class PostgresSource(CopiedSource):
     """A table or view, read once."""
 
     def __init__(self, spec: SourceSpec, context: ConnectorContext) -> None:
         super().__init__(spec, context)
-        schema, self._name = _names(spec)
+        schema, self._name = table_in(spec.options, spec.name)
         self._table = qualified(schema, self._name)
 
     def made(self) -> Copy:
@@ -93,8 +88,8 @@ class PostgresSourceFactory:
 
     def reader(self, spec: SourceSpec, base_dir: str) -> TableReader:
         """The task's half."""
-        return TableReader(spec, *_names(spec))
+        return TableReader(spec, *table_in(spec.options, spec.name))
 
     def lenient_reader(self, spec: SourceSpec, base_dir: str) -> TableReader:
         """The task's half for whole rows."""
-        return TableReader(spec, *_names(spec))
+        return TableReader(spec, *table_in(spec.options, spec.name))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
-from sqlstream.connectors.database.declared import split_table_name
+from sqlstream.connectors.database.declared import table_in
 from sqlstream.connectors.database.postgres_connection import parameters
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import CdcPosition
@@ -55,8 +55,7 @@ class CdcFactory:
         if sink.connector != "postgres":
             return None
         options = CdcOptions.read(source.options, source.name)
-        named = sink.options.get("table-name")
-        schema, table = (None, sink.name) if named is None else split_table_name(named)
+        schema, table = table_in(sink.options, sink.name)
         read = (*_database(source), options.schema or _PUBLIC, options.table)
         if (*_database(sink), schema or _PUBLIC, table) != read:
             return None

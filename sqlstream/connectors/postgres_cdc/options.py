@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlstream.connectors.database.declared import split_table_name
+from sqlstream.connectors.database.declared import table_in
 from sqlstream.connectors.options import bad_option
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
@@ -72,6 +72,5 @@ class CdcOptions:
         wrong = wrong_slot(slot)
         if wrong is not None:
             raise bad_option(SLOT, slot, wrong)
-        text = options.get(TABLE)
-        schema, table = (None, name) if text is None else split_table_name(text)
+        schema, table = table_in(options, name)
         return cls(slot, options.get(PUBLICATION, slot), schema or options.get(SCHEMA), table)

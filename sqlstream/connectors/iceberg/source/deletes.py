@@ -87,9 +87,6 @@ class Deletes:
             else:
                 self._of_partition.setdefault(one.partition, []).append(one)
 
-    def __bool__(self) -> bool:
-        return bool(self._of_file or self._of_partition or self._everywhere)
-
     def of(self, entry: Entry) -> tuple[DeleteFile, ...]:
         """Those that count for a data file. Where one is a vector, positions do not: it has them all."""
         sequence = entry.sequence
@@ -117,6 +114,7 @@ def _counts(one: _Known, file: DataFile, sequence: int) -> bool:
 
 def _known(metadata: TableMetadata, entry: Entry) -> _Known:
     from pyiceberg.manifest import DataFileContent
+    from pyiceberg.transforms import VoidTransform
 
     file = entry.file
     if file.content == DataFileContent.EQUALITY_DELETES:
@@ -132,8 +130,6 @@ def _known(metadata: TableMetadata, entry: Entry) -> _Known:
             of = least.decode()
     columns = tuple(_columns(metadata, file.equality_ids or ())) if kind is DeleteKind.EQUALITY else ()
     spec = metadata.specs().get(file.spec_id)
-    from pyiceberg.transforms import VoidTransform
-
     partitioned = spec is not None and any(
         not isinstance(one.transform, VoidTransform) for one in spec.fields
     )
