@@ -1,8 +1,8 @@
 """Temporary folders that live as long as their process, and are swept by a later one where a process was killed.
 
-They are `runs/<name>` among the caches of this user (`local_cache`). Whoever has one holds a lock of the kernel's on a
-file in it; the lock goes with the process, so a folder whose lock can be had is nobody's. Making a folder and sweeping
-exclude each other.
+They are `runs/<name>` among the caches of this user (`local_cache`), or in memory. Whoever has one holds a lock of the
+kernel's on a file in it; the lock goes with the process, so a folder whose lock can be had is nobody's. Making a folder
+and sweeping exclude each other.
 """
 
 from __future__ import annotations
@@ -22,18 +22,25 @@ try:
 except ImportError:  # pragma: no cover - not on Unix: nothing is swept there
     fcntl = None  # type: ignore[assignment]
 
-from sqlstream.storage.user_folder import user_directory
+from sqlstream.storage.user_folder import memory_directory, user_directory
 from sqlstream_operators.state.private_folder import make_private
 
+#: With less, a folder is on disk: containers have 64 MB of memory for files by default.
+_ROOM_BYTES = 256 << 20
+_RUNS = "runs"
 _ALIVE = ".alive"
 _GATE = ".gate"
 
 
 class RunFolder:
-    """A new temporary folder at `path`; gone when it is closed, or swept after its process was killed."""
+    """A new temporary folder at `path`; gone when it is closed, or swept after its process was killed.
 
-    def __init__(self, prefix: str = "") -> None:
-        runs = make_private(user_directory() / "runs")
+    `in_memory`: it is for little that is written often, and is in memory where the system has room for that.
+    """
+
+    def __init__(self, prefix: str = "", *, in_memory: bool = False) -> None:
+        base = (memory_directory(_ROOM_BYTES) if in_memory else None) or user_directory()
+        runs = make_private(base / _RUNS)
         with locked(runs / _GATE):
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=runs))
             self._alive = os.open(self.path / _ALIVE, os.O_CREAT | os.O_RDWR, 0o600)
@@ -60,7 +67,12 @@ class RunFolder:
 
 def sweep() -> None:
     """Remove the folders of processes that were killed."""
-    runs = user_directory() / "runs"
+    for base in (user_directory(), memory_directory(0)):
+        if base is not None:
+            _sweep(base / _RUNS)
+
+
+def _sweep(runs: Path) -> None:
     if fcntl is None or not runs.is_dir():
         return
     with locked(runs / _GATE):

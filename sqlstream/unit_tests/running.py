@@ -34,7 +34,7 @@ class FileRunner:
     @classmethod
     def of(cls, file: UnitTestFile) -> FileRunner:
         """A runner for the tests of a file."""
-        return cls(file, DuckSession(), Versions())
+        return cls(file, DuckSession(prepares=True), Versions())
 
     def run(self, test: UnitTest) -> Outcome:
         """Run a test. Nothing that the pipeline, the test or a bug of ours causes is raised: the outcome says it.

@@ -48,7 +48,7 @@ class Steps:
 
         Raises DiagnosticError with which a step ends that should not.
         """
-        with RunFolder("unit-test-") as folder:
+        with RunFolder("unit-test-", in_memory=True) as folder:
             try:
                 for step in self.steps:
                     found = tuple(_Step(self, step, folder.path).failures())
@@ -133,7 +133,7 @@ class _Step:
             writer=self._connectors.writer,
             sync=False,
             wall_clock=lambda: self._step.clock_us / 1e6,
-            sql=planned.masked_sql,
+            sql=version.masked_sql,
             nodes=planned.state_nodes,
             accept=() if edit is None else edit.accept,
             rewrite=() if edit is None else edit.rewrite,

@@ -37,10 +37,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A planned text. `views` has the names of the tables that the rows of views are caught in, by theirs in lower case."""
+    """A planned text, and what is kept of it beside a state.
+
+    `views` has the names of the tables that the rows of views are caught in, by theirs in lower case.
+    """
 
     text: Text
     planned: Planned
+    masked_sql: str
     views: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -107,7 +111,7 @@ class Versions:
                 env[name] = name
                 continue
             self.files |= {Path(name) for name in planned.rendered.sources}
-            return Version(text, planned, caught)
+            return Version(text, planned, planned.masked_sql, caught)
 
     def _project(self, folder: Path) -> Project:
         if folder not in self._projects:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.storage import run_folder
+from sqlstream.storage import run_folder, user_folder
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
@@ -67,6 +67,45 @@ def test_a_folder_whose_process_was_killed_while_it_made_it_is_swept() -> None:
         run_folder.sweep()
         assert not half.exists()
         assert own.path.exists()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place that stands for the system's files in memory."""
+    place = tmp_path / "memory"
+    place.mkdir()
+    monkeypatch.setattr(user_folder, "_SHARED_MEMORY", place)
+    monkeypatch.delenv("TMPDIR")
+    return place
+
+
+def test_a_folder_in_memory_is_for_this_user_and_swept(memory: Path) -> None:
+    with RunFolder("x-", in_memory=True) as folder:
+        assert folder.path.is_relative_to(memory)
+        assert folder.path.stat().st_mode & 0o077 == 0
+        half = folder.path.parent / "half"
+        half.mkdir()
+        run_folder.sweep()
+        assert folder.path.exists()
+        assert not half.exists()
+    assert not folder.path.exists()
+
+
+@pytest.mark.parametrize("why", ["small", "read-only", "missing", "TMPDIR"])
+def test_a_folder_is_on_disk_where_memory_has_no_place_for_it(
+    why: str, memory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    match why:
+        case "small":
+            monkeypatch.setattr(run_folder, "_ROOM_BYTES", 1 << 62)
+        case "read-only":
+            monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != memory)
+        case "missing":
+            memory.rmdir()
+        case _:
+            monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with RunFolder("x-", in_memory=True) as folder:
+        assert not folder.path.is_relative_to(memory)
 
 
 def test_nothing_to_sweep() -> None:

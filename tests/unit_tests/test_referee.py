@@ -78,7 +78,7 @@ def test_steps_give_what_the_batch_gives(name: str, tmp_path: Path) -> None:
     file = PIPELINES / f"{name}.sql"
     planned = Pipeline.load(file, CASES[name], None, None).planned
     duck = DuckSession()
-    version = Version(Text(file, "", (), ()), planned)
+    version = Version(Text(file, "", (), ()), planned, planned.masked_sql)
     chance = random.Random(name)
     cuts: list[list[tuple[SourceSpec, pa.Table]]] = [[], [], []]
     for spec in planned.physical.sources:

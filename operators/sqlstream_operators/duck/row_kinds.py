@@ -88,4 +88,4 @@ def _ordered(
 @functools.cache
 def _session() -> DuckSession:
     """The connection of this process for ordering; the fragments' own may be in use."""
-    return DuckSession()
+    return DuckSession(prepares=True)

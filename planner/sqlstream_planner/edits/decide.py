@@ -7,7 +7,6 @@ each field that it is there (its fingerprint); or a rule says how the state foll
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +23,8 @@ from sqlstream_planner.edits.differences import lost_values, place_of, state_dif
 from sqlstream_planner.edits.never_null import NeverNull, columns_of, never_null_names
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
-from sqlstream_planner.identity.form import Data, from_json
+from sqlstream_planner.identity.form import Data
+from sqlstream_planner.identity.stored_identity import read_identity
 from sqlstream_planner.physical.state_node import NO_NODES, StateNode, StateNodes
 
 #: What may differ between two states that keep the same.
@@ -246,12 +246,10 @@ def _stands_alike(old: StateSchema, new: StateSchema) -> bool:
 
 def _core(state: StateSchema) -> tuple[str, dict[str, Data]]:
     """The name of an identity's core with its version, and its attributes, those that may differ left out."""
-    written = json.loads(state.identity)
-    attributes = from_json({"forms": written["forms"], "roots": written["roots"]})["attributes"]
-    assert isinstance(attributes, Mapping)
-    free = _free_of(state, attributes)
-    apart = {name: value for name, value in attributes.items() if name not in free}
-    return f"{written['version']} {written['id']}", apart
+    identity = read_identity(state.identity)
+    free = _free_of(state, identity.attributes)
+    apart = {name: value for name, value in identity.attributes.items() if name not in free}
+    return f"{identity.version} {identity.id}", apart
 
 
 def _free(state: Stored) -> frozenset[str]:

@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 from sqlstream_operators.plan.state_schema import StateField, StateSchema
 from sqlstream_planner.identity.canonical.sets import of_branches
-from sqlstream_planner.identity.form import Argument, Form, forms_in, from_json, walk
+from sqlstream_planner.identity.form import Argument, Form, forms_in, walk
 from sqlstream_planner.identity.state import stored_meanings
+from sqlstream_planner.identity.stored_identity import read_identity
 from sqlstream_planner.logical.text import duration
 
 #: Deeper, and longer, than this nobody reads on.
@@ -75,9 +76,7 @@ def names_of_set_columns(roots: Iterable[Form]) -> dict[str, str]:
 
 def _all_forms(state: StateSchema) -> Iterator[Form]:
     if state.identity:
-        written = json.loads(state.identity)
-        roots = from_json({"forms": written["forms"], "roots": written["roots"]})
-        for root in roots.values():
+        for root in read_identity(state.identity).roots.values():
             yield from forms_in(root)
 
 

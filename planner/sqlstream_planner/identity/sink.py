@@ -8,6 +8,7 @@ different.
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,8 @@ from sqlstream_planner.logical.operator import Given
 
 #: Raised when an identity is made in another way: stored ones of other versions are not compared with ours.
 VERSION = 1
+#: An edit asks for each of them several times.
+_MOST_KEPT = 256
 
 
 class Holds(StrEnum):
@@ -89,6 +92,7 @@ class SinkIdentity:
         return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+@functools.lru_cache(_MOST_KEPT)
 def read_sink_identity(text: str) -> SinkIdentity | None:
     """The identity that `SinkIdentity.text` wrote; None if the text is empty, or of another version."""
     data = json.loads(text) if text else {}

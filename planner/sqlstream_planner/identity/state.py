@@ -17,7 +17,8 @@ from typing import Any
 
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable, disambiguated
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.identity.form import Data, Form, form, forms_in, from_json, sort_forms, to_json
+from sqlstream_planner.identity.form import Data, Form, form, forms_in, sort_forms, to_json
+from sqlstream_planner.identity.stored_identity import read_identity
 
 #: Raised when a form is spelled in another way: stored identities of other versions are not compared with ours.
 VERSION = 1
@@ -140,6 +141,5 @@ def stored_meanings(schema: StateSchema) -> frozenset[Form]:
     """What the fields of a state mean, read from the identity that its schema holds; nothing if it holds none."""
     if not schema.identity:
         return frozenset()
-    written = json.loads(schema.identity)
-    tables = from_json({"forms": written["forms"], "roots": written["roots"]})["tables"]
+    tables = read_identity(schema.identity).roots["tables"]
     return frozenset(f.args[0] for f in forms_in(tables) if isinstance(f.args[0], Form))

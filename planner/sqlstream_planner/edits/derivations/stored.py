@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.state_schema import StateField, StateTable
-from sqlstream_planner.identity.form import Data, Form, from_json, walk
+from sqlstream_planner.identity.form import Data, Form, walk
+from sqlstream_planner.identity.stored_identity import read_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,11 @@ def stored(spec: OperatorSpec, *, forgetful: bool = False) -> Stored | None:
     """The state of an operator; None if no identity was kept with it, or one of another version."""
     if not spec.state.identity:
         return None
-    written = json.loads(spec.state.identity)
-    roots = from_json({"forms": written["forms"], "roots": written["roots"]})
-    rows, attributes = roots["rows"], roots["attributes"]
+    identity = read_identity(spec.state.identity)
+    rows = identity.roots["rows"]
     assert isinstance(rows, Form)
-    assert isinstance(attributes, Mapping)
-    by_digest = {f.digest: f for f in walk(*_forms(roots))}
-    return Stored(spec, written["operator"], rows, attributes, by_digest, forgetful=forgetful)
+    by_digest = {f.digest: f for f in walk(*_forms(identity.roots))}
+    return Stored(spec, identity.operator, rows, identity.attributes, by_digest, forgetful=forgetful)
 
 
 def _forms(data: Data) -> Iterator[Form]:

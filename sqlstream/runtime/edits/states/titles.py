@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.explain.meaning import NO_KEY, description_text, field_meaning, field_meanings
-from sqlstream_planner.identity.form import from_json
+from sqlstream_planner.identity.stored_identity import read_identity
 from sqlstream_planner.logical.text import duration
 
 _DISTINCT = "distinct value("
@@ -35,10 +34,7 @@ def title_of(state: StateSchema) -> str:
 
 def _length(state: StateSchema) -> str:
     """How long windows are, and how far apart."""
-    written = json.loads(state.identity)
-    roots = from_json({"forms": written["forms"], "roots": written["roots"]})
-    attributes = roots["attributes"]
-    window = attributes.get("window") if isinstance(attributes, Mapping) else None
+    window = read_identity(state.identity).attributes.get("window")
     match window:
         case Sequence() if len(window) == 3:
             _, size, slide = window
