@@ -55,17 +55,28 @@ class OffsetRange:
 
 
 @dataclass(slots=True)
-class _Open:
+class OpenPartition:
     """A partition that is open: the offset that comes next, and what was fetched beyond what was wanted."""
 
     queue: PartitionQueue
     position: int = -1
     ahead: list[Batch] = field(default_factory=list)
 
+    def start(self, offset: int) -> None:
+        """Fetch from `offset` on."""
+        self._forget()
+        self.queue.start(offset)
+        self.position = offset
+
     def close(self) -> None:
+        """Let it go."""
+        self._forget()
+        self.queue.close()
+
+    def _forget(self) -> None:
         for batch in self.ahead:
             batch.free()
-        self.queue.close()
+        self.ahead = []
 
 
 class _Consumers:
@@ -74,7 +85,7 @@ class _Consumers:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._clients: dict[tuple[tuple[str, str], ...], Client] = {}
-        self._open: OrderedDict[tuple[tuple[tuple[str, str], ...], str, int], _Open] = OrderedDict()
+        self._open: OrderedDict[tuple[tuple[tuple[str, str], ...], str, int], OpenPartition] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(
@@ -88,9 +99,11 @@ class _Consumers:
             if client is None:
                 client = self._clients[key] = Client(config)
             place = (key, wanted.topic, wanted.partition)
-            part = self._open.pop(place, None) or _Open(client.partition(wanted.topic, wanted.partition))
+            part = self._open.pop(place, None) or OpenPartition(
+                client.partition(wanted.topic, wanted.partition)
+            )
             try:
-                table = _Reading(client, part, wanted, columns, patience_s).table()
+                table = Reading(client, part, wanted, columns, patience_s).table()
             except BaseException:
                 part.close()
                 raise
@@ -123,24 +136,26 @@ def read_range(
     return CONSUMERS.read(config, wanted, columns, patience_s)
 
 
-class _Reading:
+class Reading:
     """Reads one range."""
 
     def __init__(
-        self, client: Client, part: _Open, wanted: OffsetRange, columns: frozenset[str], patience_s: float
+        self,
+        client: Client,
+        part: OpenPartition,
+        wanted: OffsetRange,
+        columns: frozenset[str],
+        patience_s: float,
     ) -> None:
         self._patience_s = patience_s
         self._client, self._part, self._wanted = client, part, wanted
         self._columns = columns | {"offset", "value"}
 
     def table(self) -> pa.Table:
+        """Its records. Raises DiagnosticError as `read_range` does."""
         wanted, part = self._wanted, self._part
         if part.position != wanted.begin:
-            for batch in part.ahead:
-                batch.free()
-            part.ahead = []
-            part.queue.start(wanted.begin)
-            part.position = wanted.begin
+            part.start(wanted.begin)
         tables = []
         self._client.trouble, self._client.code = "", OK
         quiet_since = time.monotonic()

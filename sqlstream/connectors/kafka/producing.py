@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -29,6 +30,8 @@ _LOOKS, _LOOK_S = 12, 0.25
 PATIENCE_S = 30.0
 #: The same for what the client may not come back from, at first; twice as long after each time.
 _FIRST_S = 8.0
+#: How long a new producer waits for a broker before its first transaction, seconds.
+_REACH_S = 2.0
 #: How much longer a call may take than its timeout, seconds.
 _BEYOND_S = 5.0
 #: A transaction's time, ms, as long as brokers allow by default; the shorter ones are for those that don't.
@@ -105,6 +108,9 @@ class Producing:
             producer = self._made(
                 {"transactional.id": self._transactions, "transaction.timeout.ms": str(timeout)}
             )
+            # A client that asks for its coordinator before it has reached a broker asks again after half a second.
+            with contextlib.suppress(confluent_kafka().KafkaException):  # why it can't, the next call says
+                producer.reach(_REACH_S)
             try:
                 self._again(functools.partial(producer.init_transactions, PATIENCE_S))
             except confluent_kafka().KafkaException as error:

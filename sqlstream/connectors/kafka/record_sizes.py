@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.kafka.client import consumer_config
 from sqlstream.connectors.kafka.cutting import allotted, within_bytes
 from sqlstream.connectors.kafka.options import KafkaOptions
 from sqlstream.connectors.kafka.positions import Offsets, Part
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlstream.connectors.kafka.beginnings import Beginnings
 
 #: At most so many records are looked at, and so many bytes of them behind the first.
 _MOST_RECORDS, _MOST_BYTES = 200, 1 << 20
@@ -17,15 +23,15 @@ _LARGE = 10 << 20
 #: So many offsets on, a partition is looked at again: its records may be others by then.
 _AGAIN_AFTER = 1_000_000
 
-#: The bytes of keys and values of a partition from an offset up to another.
-BytesOf = Callable[[Part, int, int], int]
+#: Looks at partitions from these offsets on.
+LookAt: TypeAlias = "Callable[[Offsets], Beginnings]"
 
 
 class RecordSizes:
     """Remembers what it has seen of each partition."""
 
-    def __init__(self, bytes_of: BytesOf) -> None:
-        self._bytes = bytes_of
+    def __init__(self, look_at: LookAt) -> None:
+        self._look_at = look_at
         self._seen: dict[Part, tuple[int, float]] = {}
 
     def counts(self, start: Offsets, waiting: Mapping[Part, int], limits: Limits) -> dict[Part, int]:
@@ -48,36 +54,44 @@ class RecordSizes:
 
         Raises DiagnosticError as `read_range` does.
         """
-        found = {}
-        for part, count in waiting.items():
-            begin = start[part]
-            at, size = self._seen.get(part, (-1, 0.0))
-            if at < 0 or not at <= begin < at + _AGAIN_AFTER:
-                size = self._looked_at(part, begin, begin + count)
-                self._seen[part] = (begin, size)
-            found[part] = size
-        return found
+        unknown = {part: start[part] for part in waiting if not self._is_known(part, start[part])}
+        if unknown:
+            with self._look_at(unknown) as beginnings:
+                for part, begin in unknown.items():
+                    size = _size(beginnings, part, begin, begin + waiting[part])
+                    self._seen[part] = (begin, size)
+        return {part: self._seen[part][1] for part in waiting}
 
-    def _looked_at(self, part: Part, begin: int, end: int) -> float:
-        """From the first record, which may be large, to as many more as are cheap."""
-        first = self._bytes(part, begin, begin + 1)
-        more = min(_MOST_RECORDS, _MOST_BYTES // max(first, 1), end - begin - 1)
-        if more <= 0:
-            return float(first)
-        return (first + self._bytes(part, begin + 1, begin + 1 + more)) / (1 + more)
+    def _is_known(self, part: Part, begin: int) -> bool:
+        at = self._seen[part][0] if part in self._seen else None
+        return at is not None and at <= begin < at + _AGAIN_AFTER
 
 
-def bytes_read(options: KafkaOptions) -> BytesOf:
-    """Reads the records. What it gives raises DiagnosticError as `read_range` does."""
+def looks(options: KafkaOptions) -> LookAt:
+    """Looks at the table's partitions. What it gives raises DiagnosticError as `read_range` does."""
     config = consumer_config(options)
 
-    def read(part: Part, begin: int, end: int) -> int:
-        import pyarrow.compute as pc  # which a plan of an edit has no time for, nor for the client
+    def look_at(begin: Offsets) -> Beginnings:
+        from sqlstream.connectors.kafka.beginnings import (
+            Beginnings,  # a plan of an edit has no time for the client
+        )
 
-        from sqlstream.connectors.kafka.consume import OffsetRange, read_range
+        return Beginnings(config, begin, options.patience_s)
 
-        wanted = OffsetRange(part[0], part[1], begin, end)
-        table = read_range(config, wanted, frozenset({"key"}), patience_s=options.patience_s)
-        return sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in ("key", "value"))
+    return look_at
 
-    return read
+
+def _size(beginnings: Beginnings, part: Part, begin: int, end: int) -> float:
+    """The bytes per offset, from the first record, which may be large, to as many more as are cheap."""
+    first = _bytes(beginnings.read(part, begin, begin + 1))
+    more = min(_MOST_RECORDS, _MOST_BYTES // max(first, 1), end - begin - 1)
+    if more <= 0:
+        return float(first)
+    return (first + _bytes(beginnings.read(part, begin + 1, begin + 1 + more))) / (1 + more)
+
+
+def _bytes(records: pa.Table) -> int:
+    """The bytes of keys and values."""
+    import pyarrow.compute as pc  # which a plan of an edit has no time for
+
+    return sum(int(pc.sum(pc.binary_length(records[name])).as_py() or 0) for name in ("key", "value"))

@@ -32,7 +32,7 @@ from sqlstream.connectors.kafka.cutting import splits_of
 from sqlstream.connectors.kafka.history import KafkaHistory
 from sqlstream.connectors.kafka.options import KafkaOptions, Where
 from sqlstream.connectors.kafka.positions import KafkaPosition, Part, lane
-from sqlstream.connectors.kafka.record_sizes import RecordSizes, bytes_read
+from sqlstream.connectors.kafka.record_sizes import RecordSizes, looks
 from sqlstream.connectors.kafka.starts import offsets_at, partitions
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -76,7 +76,7 @@ class KafkaSource(
         self._upserts = descriptor.changelog
         self._cluster = Cluster(self._options)
         self._folder = context.folder or f"sources/{quote(spec.name, safe='')}"
-        self._sizes = RecordSizes(bytes_read(self._options))
+        self._sizes = RecordSizes(looks(self._options))
         self._there: list[Part] | None = None
         self._looked_at = self._checked_at = self._busy_at = float("-inf")
         self._ids: dict[str, str] = {}

@@ -174,11 +174,18 @@ class Producer:
         """Wait for what is under way, so long at most."""
         self._lib.flush(self._handle, int(timeout_s * 1000))
 
+    def reach(self, timeout_s: float) -> None:
+        """Wait until a broker has answered, which is asked about no topic."""
+        self._ask(None, timeout_s)
+
     def ask_for_topic(self, timeout_s: float) -> None:
         """Ask the brokers about the topic, which has them create it if they do that."""
-        answer = ctypes.c_void_p()
         with self._topic() as topic:
-            code = self._lib.metadata(self._handle, 0, topic, ctypes.addressof(answer), int(timeout_s * 1000))
+            self._ask(topic, timeout_s)
+
+    def _ask(self, topic: int | None, timeout_s: float) -> None:
+        answer = ctypes.c_void_p()
+        code = self._lib.metadata(self._handle, 0, topic, ctypes.addressof(answer), int(timeout_s * 1000))
         if code != OK:
             raise _exception(code)
         self._lib.metadata_destroy(answer)
