@@ -9,6 +9,7 @@ import pytest
 
 from sqlstream.connectors.exactly_once.target import LostConnectionError
 from sqlstream.connectors.kafka import producing
+from sqlstream.connectors.kafka.client import confluent_kafka
 from sqlstream.connectors.kafka.failures import Failures
 from sqlstream.connectors.kafka.producing import Producing
 
@@ -39,6 +40,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Any:
     client = _Silent()
     monkeypatch.setattr(Producing, "_made", lambda *_: client)
     monkeypatch.setattr(_Silent, "init_transactions", lambda *_: None, raising=False)
+    monkeypatch.setattr(_Silent, "reach", lambda *_: None, raising=False)
     yield client
     client.released.set()
 
@@ -111,3 +113,18 @@ class _Lost:
 
     def str(self) -> str:
         return "Disconnected"
+
+
+def test_a_new_producer_reaches_a_broker_before_its_first_transaction(
+    silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def reach(*_: object) -> None:
+        calls.append("reach")
+        raise confluent_kafka().KafkaException(confluent_kafka().KafkaError(-195))  # what follows says why
+
+    monkeypatch.setattr(_Silent, "reach", reach)
+    monkeypatch.setattr(_Silent, "init_transactions", lambda *_: calls.append("init"))
+    assert _producing().is_open
+    assert calls == ["reach", "init"]
