@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from sqlstream_planner.catalog.columns import check_columns, check_metadata, check_watermark
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
+from sqlstream_planner.catalog.foreign.descriptor import LeftOut
 from sqlstream_planner.catalog.foreign.resolve import NO_TABLES, ForeignTables
-from sqlstream_planner.catalog.foreign.tables import LeftOut
 from sqlstream_planner.catalog.like import merge_like
 from sqlstream_planner.catalog.options import Role, find_option
 from sqlstream_planner.catalog.secrets import Secrets, hidden

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
-from sqlstream_planner.catalog.foreign.descriptor import CatalogDef
-from sqlstream_planner.catalog.foreign.tables import LeftOut
+from sqlstream_planner.catalog.foreign.descriptor import CatalogDef, LeftOut
 from sqlstream_planner.catalog.options import OptionValue, Role
 from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean

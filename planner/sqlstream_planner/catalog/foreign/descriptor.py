@@ -81,6 +81,14 @@ class FoundColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A column of a table that can't be declared, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class FoundTable:
     """A table as its catalog has it: its names as they are spelled there, and the CREATE TABLE that it is the same as.
 

@@ -18,10 +18,11 @@ from sqlstream_planner.catalog.foreign.descriptor import (
     DEFAULT_DATABASE,
     CatalogDef,
     Catalogs,
+    LeftOut,
 )
 from sqlstream_planner.catalog.foreign.lookup import AmbiguousError, Lookup, NotThereError, ambiguous
 from sqlstream_planner.catalog.foreign.queries import named_tables, with_names
-from sqlstream_planner.catalog.foreign.tables import LeftOut, as_create_table
+from sqlstream_planner.catalog.foreign.tables import as_create_table
 from sqlstream_planner.catalog.secrets import Secrets
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.sql.parse import Script, span_of

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.types import quote_identifier, quote_literal
-from sqlstream_planner.catalog.foreign.descriptor import CatalogDef, FoundColumn, FoundTable
+from sqlstream_planner.catalog.foreign.descriptor import CatalogDef, FoundColumn, FoundTable, LeftOut
 from sqlstream_planner.catalog.table_options import CONNECTOR
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.sql.qualified import dotted
@@ -17,14 +16,6 @@ from sqlstream_planner.text.masking import shown_options
 
 if TYPE_CHECKING:
     from sqlstream_planner.catalog.tables import TableDef
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A column of a table that can't be declared, and why."""
-
-    name: str
-    why: str
 
 
 def full_name(catalog: CatalogDef, found: FoundTable) -> str:
