@@ -87,14 +87,19 @@ def _opened(key: _Key) -> Catalog:
 
 def open_table(place: TablePlace) -> Table | None:
     """The table as it is now, None if there is none. Raises what `pyiceberg` does."""
-    from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.exceptions import (
+        NoSuchIcebergTableError,
+        NoSuchNamespaceError,
+        NoSuchPropertyException,
+        NoSuchTableError,
+    )
 
     catalog = catalog_of(place)
     if catalog is None:
         return None
     try:
         return catalog.load_table(place.identifier)
-    except NoSuchIcebergTableError as error:
+    except (NoSuchIcebergTableError, NoSuchPropertyException) as error:  # Glue and Hive have others, too
         raise unusable(
             f"the table {place.shown}",
             "it is there, and is no Iceberg table",
