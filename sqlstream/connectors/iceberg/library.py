@@ -146,7 +146,9 @@ def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
         try:
             return work()
         except trouble as error:
-            final = isinstance(error, BadRequestError | ForbiddenError | OAuthError) or _is_final(error, place)
+            final = isinstance(error, BadRequestError | ForbiddenError | OAuthError) or _is_final(
+                error, place
+            )
             if number + 1 < ATTEMPTS and not final:
                 time.sleep(PAUSE_S * (1 + number))
                 continue

@@ -143,7 +143,9 @@ def wrong_catalog(
     given = {option.key: option for option in options}
     needed = "client.region" if type_ == GLUE else "uri"
     if needed not in given:
-        example = "eu-west-1" if type_ == GLUE else "sqlite:///lake/catalog.db" if type_ == SQL else "https://…"
+        example = (
+            "eu-west-1" if type_ == GLUE else "sqlite:///lake/catalog.db" if type_ == SQL else "https://…"
+        )
         yield Diagnostic(
             "OPT002",
             f"{what} needs the option `{needed}` with 'catalog-type' = '{type_}'",

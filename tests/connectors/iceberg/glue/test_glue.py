@@ -145,9 +145,7 @@ def test_commits_whose_requests_fail(glue: GlueServer, tmp_path: Path, fault: Fa
 
 
 def test_files_in_s3(glue: GlueServer, tmp_path: Path) -> None:
-    glue.client("s3").create_bucket(
-        Bucket="lake", CreateBucketConfiguration={"LocationConstraint": REGION}
-    )
+    glue.client("s3").create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": REGION})
     wanted = add(tmp_path, 0)
     warehouse = f"s3://lake/w?endpoint={glue.uri}&allow_http=true"
     run(tmp_path, written(glue.options("in_s3", warehouse)))
@@ -178,7 +176,10 @@ def test_a_catalog_of_it(glue: GlueServer, tmp_path: Path) -> None:
         "CREATE TABLE p (k INT) WITH ('connector' = 'print');\nINSERT INTO p SELECT k FROM few;\n"
     )
     plan = plan_file(like, file="p.sql", catalogs=CATALOG_TYPES.catalogs(str(tmp_path)))
-    assert [(c.name, str(c.type)) for c in plan.physical.sources[0].columns] == [("k", "INTEGER"), ("v", "STRING")]
+    assert [(c.name, str(c.type)) for c in plan.physical.sources[0].physical] == [
+        ("k", "INTEGER"),
+        ("v", "STRING"),
+    ]
     for name, wanted in (("g.db.nmed", "named"), ("g.dbb.named", "db")):
         diagnostic = refused(tmp_path, text.replace("g.db.named", name))
         assert diagnostic.code.startswith("CAT")
@@ -261,7 +262,9 @@ def test_options_that_do_not_fit(tmp_path: Path, options: str, code: str, said: 
     for text in (declared, of_catalog):
         with pytest.raises(DiagnosticError) as caught:
             plan_file(text, file="p.sql", catalogs=CATALOG_TYPES.catalogs(str(tmp_path)))
-        assert (code, True) in [(one.code, said in f"{one.message} {one.help}") for one in caught.value.diagnostics]
+        assert (code, True) in [
+            (one.code, said in f"{one.message} {one.help}") for one in caught.value.diagnostics
+        ]
 
 
 def test_one_table_by_two_names_does_not_feed_itself(glue: GlueServer, tmp_path: Path) -> None:
