@@ -178,7 +178,7 @@ def test_a_catalog_of_it(glue: GlueServer, tmp_path: Path) -> None:
     plan = plan_file(like, file="p.sql", catalogs=CATALOG_TYPES.catalogs(str(tmp_path)))
     assert [(c.name, str(c.type)) for c in plan.physical.sources[0].physical] == [
         ("k", "INTEGER"),
-        ("v", "STRING"),
+        ("v", "VARCHAR"),
     ]
     for name, wanted in (("g.db.nmed", "named"), ("g.dbb.named", "db")):
         diagnostic = refused(tmp_path, text.replace("g.db.named", name))
