@@ -6,14 +6,16 @@ and not what Python needs to start. `python -m tests.e2e.killing` is the server;
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
-import mmap
 import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from sqlstream.runtime.loop.faults import Point
+from sqlstream.runtime.tasks.no_pandas import hide_pandas_from_arrow
 from tests.e2e import driver
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +36,7 @@ _OURS = (f"{ROOT / 'sqlstream'}{os.sep}", f"{ROOT / 'operators'}{os.sep}")
 class Order:
     """A run of the pipeline of a folder, killed at `point` of the n-th epoch that gets there, or at a step, or not.
 
-    With `counted` its steps are counted, which takes several times as long as the run.
+    With `counted` its steps are counted, which takes longer than the run.
     """
 
     folder: str
@@ -114,6 +117,7 @@ class Killer:
 
 def steps_within(rng: random.Random, steps: int, count: int) -> list[int]:
     """`count` steps of a run of so many, one in each of as many equal parts, in any order."""
+    assert steps > 100 * count, f"{steps} steps: they were not counted"
     chosen = [1 + int(steps * (part + rng.random()) / count) for part in range(count)]
     rng.shuffle(chosen)
     return chosen
@@ -123,39 +127,60 @@ def steps_within(rng: random.Random, steps: int, count: int) -> list[int]:
 
 
 def _serve() -> None:
+    """What one driver had to import is imported here for those that follow."""
+    hide_pandas_from_arrow()  # as in a run
     for line in sys.stdin:
         order = Order(**json.loads(line))
-        counted = mmap.mmap(-1, 8)  # shared with the child: how many steps it made, whatever became of it
-        child = os.fork()
-        if child == 0:
-            _drive(order, counted)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        answer = {"code": code, "steps": int.from_bytes(counted[:], "little")}
-        print(json.dumps(answer), flush=True)
+        with tempfile.TemporaryFile() as told:
+            here = set(sys.modules)
+            child = os.fork()
+            if child == 0:
+                _drive(order, told.fileno(), here)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            told.seek(0)
+            steps, *modules = json.loads(told.read() or b"[0]")
+        for module in modules:
+            with contextlib.suppress(
+                ImportError
+            ):  # some are made by others, under names that can't be imported
+                importlib.import_module(module)
+        print(json.dumps({"code": code, "steps": steps}), flush=True)
 
 
-def _drive(order: Order, counted: mmap.mmap) -> None:
-    """The child: one run, whose output is no answer of the server."""
+def _drive(order: Order, told: int, loaded: set[str]) -> None:
+    """The child: one run, whose output is no answer of the server.
+
+    At its end, or before it is killed at a point, it tells how many steps it made and what it had to import.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.environ.update(order.environment)
     reached = 0
+    steps: Callable[[], int] = int
+
+    def tell() -> None:
+        sys.setprofile(None)
+        os.write(told, json.dumps([steps(), *sorted(set(sys.modules) - loaded)]).encode())
 
     def at(point: Point, epoch: int) -> None:
         nonlocal reached
         reached += point == order.point
         if point == order.point and reached == order.occurrence:
+            tell()
             os.kill(os.getpid(), signal.SIGKILL)
 
     if order.counted or order.step is not None:
-        _count_steps(counted if order.counted else None, order.step)
+        steps = _count_steps(order.step)
     code = driver.main(Path(order.folder), order.rows_per_epoch, order.parallelism, None, faults=at)
-    sys.setprofile(None)
+    tell()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _count_steps(counted: mmap.mmap | None, last: int | None) -> None:
-    """Count calls of our functions, and their calls of functions in C; kill this process at step `last`."""
+def _count_steps(last: int | None) -> Callable[[], int]:
+    """Count calls of our functions, and their calls of functions in C; kill this process at step `last`.
+
+    What is returned gives how many there were.
+    """
     steps = 0
     ours: dict[str, bool] = {}
 
@@ -171,10 +196,9 @@ def _count_steps(counted: mmap.mmap | None, last: int | None) -> None:
             steps += 1
             if steps == last:
                 os.kill(os.getpid(), signal.SIGKILL)
-            if counted is not None:
-                counted[:] = steps.to_bytes(8, "little")
 
     sys.setprofile(called)
+    return lambda: steps
 
 
 if __name__ == "__main__":
