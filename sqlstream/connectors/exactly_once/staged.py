@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream_operators.codec.arrow_types import to_arrow
@@ -122,9 +123,20 @@ def _staged(part: SinkPart, spec: SinkSpec) -> StagedRows:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with these columns; what an edit takes back of a former result has NULL in a column that it adds."""
     if batch.schema.equals(schema):
         return batch
     missing = [name for name in schema.names if name not in batch.schema.names]
-    if missing:
+    if missing and not _only_go(batch):
         raise InternalError(f"staged rows have no columns {missing}, only {batch.schema.names}")
+    for name in missing:
+        batch = batch.append_column(name, pa.nulls(batch.num_rows, schema.field(name).type))
     return batch.select(schema.names).cast(schema)
+
+
+def _only_go(batch: pa.RecordBatch) -> bool:
+    """Whether each row is taken back."""
+    if WEIGHT_COLUMN not in batch.schema.names:
+        return False
+    highest = pc.max(batch.column(WEIGHT_COLUMN)).as_py()
+    return highest is None or highest < 0
