@@ -128,7 +128,32 @@ def test_csv(name: str, tmp_path: Path) -> None:
         f"read_csv('{tmp_path}/out/*.csv', header = false, columns = {{'z': 'VARCHAR'}}, all_varchar = true, "
     )
     read += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, delim = ',', parallel = false)"
-    assert _asked(f"SELECT z FROM {read}") == _values(VALUES[name], "CAST(z AS VARCHAR)")
+    text = "replace(CAST(z AS VARCHAR), '+00', 'Z')" if name == "timestamptz" else "CAST(z AS VARCHAR)"
+    assert _asked(f"SELECT z FROM {read}") == _values(VALUES[name], text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("CAST('2024-01-31 12:30:00.5+02:30' AS TIMESTAMPTZ)", "2024-01-31 10:00:00.5Z"),
+        ("CAST('0044-03-15 (BC) 00:00:00+00' AS TIMESTAMPTZ)", "0044-03-15 (BC) 00:00:00Z"),
+        ("CAST('-infinity' AS TIMESTAMPTZ)", "-infinity"),
+        ("CAST(NULL AS TIMESTAMPTZ)", None),
+    ],
+)
+def test_instants_are_written_as_flink_writes_them_and_read_again(
+    value: str, text: str | None, tmp_path: Path
+) -> None:
+    """Flink's JSON and CSV read an instant by a pattern that ends with Z."""
+    for format_, read in (("json", "read_json"), ("csv", "read_csv")):
+        folder = tmp_path / format_
+        folder.mkdir()
+        _written(folder, value, f"'connector' = 'filesystem', 'path' = 'out', 'format' = '{format_}'")
+        columns = "columns = {'z': 'VARCHAR'}"
+        more = ", header = false, nullstr = ''" if format_ == "csv" else ""
+        assert _asked(f"SELECT z FROM {read}('{folder}/out/*', {columns}{more})") == [str((text,))] * 2
+        again = f"{read}('{folder}/out/*', columns = {{'z': 'TIMESTAMPTZ'}}{more})"
+        assert _asked(f"SELECT z FROM {again}") == _values(value)
 
 
 def _no_json(text: str) -> None:

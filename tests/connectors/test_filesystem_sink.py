@@ -280,7 +280,7 @@ def test_json_of_all_types(tmp_path: Path) -> None:
     first, second = _write_all(tmp_path, "json").read_text().splitlines()
     assert first == (
         '{"h":10000000000000000000000000000000000000,"dec":1.0000000001,"t":"2024-01-01 00:00:00.5",'
-        '"z":"2024-01-01 00:00:00+00","u":"b7c4c9f0-0000-4000-8000-000000000001","j":{"a":[1]},"b":"AP8=",'
+        '"z":"2024-01-01 00:00:00Z","u":"b7c4c9f0-0000-4000-8000-000000000001","j":{"a":[1]},"b":"AP8=",'
         '"s":{"x":1,"l":["a",null]},"r":["2024-01-01 00:00:00","Infinity"],"m":{"k":"2024-01-01 00:00:00"},"f":"NaN"}'
     )
     assert set(json.loads(second).values()) == {None}

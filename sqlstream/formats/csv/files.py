@@ -22,7 +22,7 @@ from sqlstream.formats.boundaries import (
 from sqlstream.formats.csv.quotes import RefusedRecord, badly_quoted, file_part
 from sqlstream.formats.csv.shape import CsvShape, Layout
 from sqlstream.formats.csv.text import CsvText
-from sqlstream.formats.csv.writing import copy_settings
+from sqlstream.formats.csv.writing import copy_settings, items_of
 from sqlstream.formats.file_parts import RAW_BYTES, BadText, FilePart, FileTable
 from sqlstream.formats.file_writing import copy_rows
 from sqlstream.formats.options import flag
@@ -30,7 +30,6 @@ from sqlstream.formats.scratch import Scratch
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import quote_identifier
 
 _HEAD = 64 << 10
 #: How many records of a file may have a quote that is not closed: behind each the rest is read once more.
@@ -254,4 +253,4 @@ def write(
     settings = copy_settings(
         CsvShape.of(options), options.get("csv.null-literal"), header=flag(options, "csv.header")
     )
-    copy_rows(filesystem, path, table, columns, [quote_identifier(c.name) for c in columns], settings)
+    copy_rows(filesystem, path, table, columns, items_of(columns), settings)

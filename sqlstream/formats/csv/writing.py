@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sqlstream.formats.csv.shape import CsvShape
+from sqlstream.formats.instants import instant_text
 from sqlstream.formats.scratch import Scratch
 from sqlstream.formats.text_records import NEWLINE
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import quote_identifier, quote_literal
+from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
 
 _ROWS = "rows_to_write"
 
@@ -30,11 +31,20 @@ def copy_settings(shape: CsvShape, null: str | None, *, header: bool) -> str:
     )
 
 
+def items_of(columns: Sequence[Column]) -> list[str]:
+    """The columns for the SELECT of DuckDB's COPY, as Flink's CSV has their values."""
+    return [
+        f"{instant_text(name)} AS {name}" if column.type.kind is Kind.TIMESTAMPTZ else name
+        for column in columns
+        for name in [quote_identifier(column.name)]
+    ]
+
+
 def records_of(
     duck: DuckSession, rows: pa.Table, columns: Sequence[Column], shape: CsvShape, null: str | None
 ) -> pa.Array:
     """The lines of a file with these rows, without their line ends, as large_binary. Raises DataError if a row has none."""
-    items = ", ".join(quote_identifier(column.name) for column in columns)
+    items = ", ".join(items_of(columns))
     with Scratch() as scratch:
         target = scratch.new_file()
         try:

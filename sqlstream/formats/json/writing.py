@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sqlstream.formats.instants import instant_text
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import ROWS, Kind, SqlType, quote_identifier, quote_literal
 
@@ -55,8 +56,8 @@ def _json_text(value: str, type_: SqlType, iso: bool, depth: int) -> str:
 
 def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0) -> str:
     """SQL of what a value is in JSON: bytes in base64 and numbers that are not finite as texts ("NaN", "Infinity",
-    "-Infinity") as Flink has them; with `iso`, timestamps as ISO 8601 (`2024-01-01T00:00:00.5`, with `Z` for
-    instants). Everything else as DuckDB writes it.
+    "-Infinity") as Flink has them; instants with `Z` (`2024-01-01 00:00:00.5Z`), and with `iso` timestamps as ISO 8601
+    (`2024-01-01T00:00:00.5`, with `Z` for instants). Everything else as DuckDB writes it.
     """
 
     def each(values: str, inner: SqlType) -> str:
@@ -64,10 +65,9 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
         return values if made == f"e{depth}" else f"list_transform({values}, lambda e{depth}: {made})"
 
     match type_.kind:
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ if iso:
-            zone = "Z" if type_.kind is Kind.TIMESTAMPTZ else ""
-            return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' ', 'T') || '{zone}'"
-        case Kind.TIMESTAMP_NS if iso:
+        case Kind.TIMESTAMPTZ:
+            return f"replace({instant_text(value)}, ' ', 'T')" if iso else instant_text(value)
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_NS if iso:
             return f"replace(CAST({value} AS VARCHAR), ' ', 'T')"
         case Kind.BLOB:
             return f"to_base64({value})"
