@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean, suggestion
 from sqlstream_planner.sql.statements import (
@@ -102,7 +103,7 @@ def check_watermark(table: CreateTable, errors: list[Diagnostic]) -> None:
 
 
 def check_metadata(table: CreateTable, connector: ConnectorDescriptor, errors: list[Diagnostic]) -> None:
-    """The METADATA columns, of which each connector has its own: CAT008."""
+    """The METADATA columns, of which each connector has its own, with types of their own: CAT008."""
     keys = connector.metadata_with({option.key: option.value for option in table.options})
     for column in table.columns:
         if not isinstance(column, MetadataColumn):
@@ -118,6 +119,26 @@ def check_metadata(table: CreateTable, connector: ConnectorDescriptor, errors: l
                     help=f"write METADATA FROM '{near}'" if near else None,
                 )
             )
+        elif not _can_be(keys[column.key], column.type):
+            errors.append(
+                Diagnostic(
+                    "CAT008",
+                    f"`{column.name}` is {column.type}, and the metadata `{column.key}` can't be that: "
+                    f"it is {keys[column.key]}",
+                    column.span,
+                    help=f"declare it {keys[column.key]}, and CAST it in the query",
+                )
+            )
+
+
+def _can_be(metadata: SqlType, declared: SqlType) -> bool:
+    """Whether each value of some metadata is one of the declared type; times may lose their zone, which is UTC."""
+    times = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+    return (
+        widens(metadata, declared)
+        or (metadata.kind in times and declared.kind in times)
+        or (metadata.is_integer and declared.kind is Kind.VARCHAR)
+    )
 
 
 def _column_of(

@@ -86,8 +86,6 @@ TABLE_OPTIONS = (
         ValueKind.STRING,
         "where AWS Glue answers, 'https://…', if not where AWS's tools look for it",
         refuse=_wrong_uri,
-        changes_rows=False,
-        changes_output=False,
     ),
     OptionDef(
         "catalog-name",

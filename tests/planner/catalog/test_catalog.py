@@ -113,6 +113,10 @@ def test_a_table_and_its_settings() -> None:
         (f"CREATE TABLE t (a INT, b AS a) PARTITIONED BY (b) WITH ({FILES})", "CAT007", "PARTITIONED BY (b)", "not stored"),
         (f"CREATE TABLE t (a STRING METADATA FROM 'file.pth') WITH ({FILES})", "CAT008", "a", "'file.path'"),
         ("CREATE TABLE t (a INT METADATA) WITH ('connector' = 'print')", "CAT008", "a", "no metadata `a`"),
+        (f"CREATE TABLE t (a INT METADATA FROM 'file.modification-time') WITH ({FILES})", "CAT008", "a",
+         "is TIMESTAMP WITH TIME ZONE"),
+        (f"CREATE TABLE t (a INT METADATA FROM 'file.size') WITH ({FILES})", "CAT008", "a", "declare it BIGINT"),
+        (f"CREATE TABLE t (a BYTES METADATA FROM 'file.path') WITH ({FILES})", "CAT008", "a", "declare it VARCHAR"),
         ("CREATE TABLE db.t (a INT) WITH ('connector' = 'print')", "CAT009", "db.t", "write t"),
         ("CREATE TABLE t WITH ('connector' = 'print')", "CAT010", "t", "no columns"),
         ("SET 'parallelism.defautl' = '1'", "SET001", "'parallelism.defautl'", "did you mean 'parallelism.default'"),
@@ -129,6 +133,21 @@ def test_mistakes(text: str, code: str, at: str, expected: str) -> None:
     assert found.code == code
     assert marked(text, found) == at
     assert expected in render(found, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "type_"),
+    [
+        ("file.path", "STRING"),
+        ("file.size", "BIGINT"),
+        ("file.size", "HUGEINT"),
+        ("file.size", "STRING"),
+        ("file.modification-time", "TIMESTAMP_LTZ(3)"),
+        ("file.modification-time", "TIMESTAMP(3)"),
+    ],
+)
+def test_types_that_metadata_can_have(key: str, type_: str) -> None:
+    catalog(f"CREATE TABLE t (a {type_} METADATA FROM '{key}') WITH ({FILES})")
 
 
 def test_all_mistakes_are_reported_together() -> None:
