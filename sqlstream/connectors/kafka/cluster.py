@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from sqlstream.connectors.exactly_once.target import LostConnectionError
 from sqlstream.connectors.kafka.bootstrap import check_reachable
 from sqlstream.connectors.kafka.client import admin_config, confluent_kafka, made
+from sqlstream.connectors.kafka.failures import LOGIN
 from sqlstream.connectors.kafka.options import KafkaOptions
 from sqlstream.connectors.kafka.positions import Offsets, Part
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -18,6 +20,8 @@ _T = TypeVar("_T")
 #: How long one request may take before it is repeated, s.
 _ASK_S = 10.0
 _PAUSE_S = 0.2
+#: How long the first request of a client may take, s.
+_MEET_S = 2.0
 #: How long brokers that never took a connection are tried, s: the client would try for all of the table's patience.
 _FIRST_S = 5.0
 #: For so long brokers must say that there is no such partition: one may hear of a new topic later than another, s.
@@ -36,7 +40,7 @@ class Cluster:
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._admin: Any = None
-        self._trouble = ""
+        self._trouble = self._refusal = ""
         self._was_reached = False
         self._ask_s = min(_ASK_S, options.patience_s)
         self._gone_s = min(_GONE_S, options.patience_s / 2)
@@ -188,11 +192,26 @@ class Cluster:
             from confluent_kafka.admin import AdminClient
 
             config = {**admin_config(self._options), "error_cb": self._heard}
+            self._refusal = ""
             self._admin = made(AdminClient, config)
+            self._meet(self._admin)
         return self._admin
+
+    def _meet(self, admin: Any) -> None:
+        """Ask a new client something small: who is not let in hears that, while other requests wait for their time to end.
+
+        Raises DiagnosticError (ENV010) if the brokers refuse the login.
+        """
+        with contextlib.suppress(confluent_kafka().KafkaException):  # the next request says why
+            admin.describe_cluster(request_timeout=min(_MEET_S, self._ask_s)).result()
+        admin.poll(0)
+        if self._refusal:
+            raise self._refused(self._refusal)
 
     def _heard(self, error: Any) -> None:
         self._trouble = error.str()
+        if error.name() in LOGIN:
+            self._refusal = self._trouble
 
     def _call(self, ask: Callable[[Any], _T], *, patience_s: float | None = None) -> _T:
         kafka = confluent_kafka()

@@ -22,7 +22,7 @@ _FENCED = frozenset(
 )
 _GONE = frozenset(names_in("UNKNOWN_TOPIC_OR_PART _UNKNOWN_TOPIC _UNKNOWN_PARTITION"))
 _TOO_LARGE = frozenset(names_in("MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE"))
-_LOGIN = frozenset(names_in("_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM _SSL"))
+LOGIN = frozenset(names_in("_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM _SSL"))
 
 
 class Failures:
@@ -51,7 +51,7 @@ class Failures:
                 f"allow it: this sink needs {', '.join(_RIGHTS.values())} (topic, group '{self._group}', transactional id "
                 f"'{self._transactions}'); then run again: nothing is lost",
             )
-        if code in _LOGIN or (client_error is not None and "authentication" in client_error.lower()):
+        if code in LOGIN or (client_error is not None and "authentication" in client_error.lower()):
             return unusable(
                 self._location,
                 text,
