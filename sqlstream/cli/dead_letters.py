@@ -99,7 +99,11 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Maximum rows; 0: all of them.",
 )
 @click.option(
-    "--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many rows first."
+    "--offset",
+    type=click.IntRange(0, sys.maxsize),
+    default=0,
+    metavar="N",
+    help="Leave out so many rows first.",
 )
 @options.profile_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per row and line.")

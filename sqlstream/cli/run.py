@@ -19,7 +19,7 @@ from sqlstream.cli.opened import opened
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, parse_pairs, pipeline_name
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
     from sqlstream.cli.progress import Progress
@@ -287,17 +287,27 @@ def _shown(name: str, state: str, address: str | None, log: Log | None) -> Itera
     if address is None:
         yield
         return
+    from sqlstream.cli.log_handler import LogHandler
     from sqlstream.metrics.server import address_of
-    from sqlstream.ui.server import served
+    from sqlstream.ui.server import TOKEN, needs_token, served
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
     store = CheckpointStore(state)
-    with served(lambda: [(name, store)], *address_of(address)) as url:
+    host, port = address_of(address)
+    if log is not None and needs_token(host):
+        raise DiagnosticError(
+            Diagnostic(
+                "ENV016",
+                f"no dashboard can be served at {host}:{port}: its token would be known to nobody, as no log has it",
+                help=f"set {TOKEN} to a token of your own",
+            )
+        )
+    with served(lambda: [(name, store)], host, port, None if log is None else LogHandler(log)) as url:
         if log is None:
             sys.stderr.write(f"{name}: dashboard at {url}\n")
         else:
             bare, _, token = url.partition("#")
-            more = " (its token is that of SQLSTREAM_UI_TOKEN)" if token else ""
+            more = f" (its token is that of {TOKEN})" if token else ""
             log.write(INFO, "dashboard", f"dashboard at {bare}{more}", url=bare)
         yield
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 import duckdb
@@ -42,15 +43,25 @@ _SETTINGS = (
 _ATTEMPTS = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a query may use where it runs beside something else: bytes of memory and of disk, characters of a value."""
+
+    memory: int
+    spill: int
+    cell: int
+
+
 class StateDatabase:
-    """DuckDB with the relations of a committed state: a context manager.
+    """DuckDB with the relations of a committed state: a context manager. Without `bounds` a query may use what DuckDB does.
 
     It reads and never writes: no statement but a SELECT runs, and none can reach a file, the network or a setting.
     Everything on disk is in a temporary folder of its own.
     """
 
-    def __init__(self, committed: Committed) -> None:
+    def __init__(self, committed: Committed, bounds: Bounds | None = None) -> None:
         self.committed = committed
+        self._bounds = bounds
         self.relations = relations_of(committed.plan)
         self._scratch = RunFolder("state-")
         self._folder = self._scratch.path
@@ -60,6 +71,9 @@ class StateDatabase:
             "enable_external_access": "false",
             "temp_directory": str(self._folder / "query"),
         }
+        if bounds is not None:
+            config["memory_limit"] = f"{bounds.memory}B"
+            config["max_temp_directory_size"] = f"{bounds.spill}B"
         self._connection = duckdb.connect(":memory:", config=config)
         self._datasets: list[RelationDataset] = []
         for setting in _SETTINGS:
@@ -97,7 +111,10 @@ class StateDatabase:
         """
         text = self._select(sql)
         columns = self._described(sql, text)
-        head = "SELECT to_json(t) FROM (\n" if as_json else "SELECT CAST(COLUMNS(*) AS VARCHAR) FROM (\n"
+        text_of = "CAST(COLUMNS(*) AS VARCHAR)"
+        if self._bounds is not None:
+            text_of = f"left({text_of}, {self._bounds.cell})"
+        head = "SELECT to_json(t) FROM (\n" if as_json else f"SELECT {text_of} FROM (\n"
         with self._telling(sql, len(head)):
             found = self._connection.execute(f"{head}{text}\n) AS t")
         return Result(("row",) if as_json else columns, self._rows(found, sql, len(head)))
@@ -180,6 +197,9 @@ class StateDatabase:
         first, _, rest = message.partition("\n")
         notes = tuple(line.strip() for line in rest.split("\n")[:8] if line.strip())
         help_ = None
+        if self._bounds is not None and details.get("exception_type") == "Out of Memory":
+            first, notes = f"the query needs more than {self._bounds.memory >> 20} MiB of memory", ()
+            help_ = "ask for some keys, or run it with `sqlstream state query`"
         if details.get("exception_type") == "Permission":
             first, help_ = (
                 "a query of state can't reach files",

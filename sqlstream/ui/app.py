@@ -261,7 +261,8 @@ async def _body(request: Request) -> Any:
             return JSONResponse({"error": "too long"}, 413)
     try:
         found = json.loads(data)
-    except ValueError:
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else JSONResponse({"error": "no JSON object"}, 400)
 

@@ -7,15 +7,20 @@ from itertools import islice
 from typing import Any
 
 from sqlstream.state.committed import find_committed
-from sqlstream.state.query import StateDatabase
+from sqlstream.state.query import Bounds, StateDatabase
 from sqlstream.state.relations import Relation, relations_of
 from sqlstream.ui.pipelines import Pipeline
+from sqlstream_operators.duck.memory import available
 from sqlstream_operators.errors import StateError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 MOST_ROWS, MOST_CELL = 1000, 2000
 #: How long a query may take, seconds, and how many run at a time.
 LONGEST_S, AT_A_TIME = 20.0, 2
+#: What all queries may use together, bytes: they run in a process of the pipeline's run, or beside it.
+_MOST_MEMORY = 1 << 30
+#: What each may leave on disk meanwhile, bytes.
+_MOST_SPILLED = 1 << 30
 _ATTEMPTS = 3
 
 
@@ -24,6 +29,8 @@ class Queries:
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         self._longest_s = longest_s
+        # One more than is shown, by which it is known to be cut.
+        self._bounds = Bounds(min(available() // 8, _MOST_MEMORY) // AT_A_TIME, _MOST_SPILLED, MOST_CELL + 1)
         self._slots = threading.BoundedSemaphore(AT_A_TIME)
 
     def run(self, pipeline: Pipeline, sql: str, limit: int = MOST_ROWS) -> dict[str, Any]:
@@ -35,7 +42,7 @@ class Queries:
             for attempt in range(_ATTEMPTS):
                 committed = find_committed(pipeline.store)
                 try:
-                    with StateDatabase(committed) as database:
+                    with StateDatabase(committed, self._bounds) as database:
                         rows, columns = self._rows(database, sql, limit)
                 except (StateError, FileNotFoundError):
                     # Collected meanwhile; the next epoch has what this one had.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -38,10 +39,16 @@ class Served:
         self.server.run(sockets=[self.listening])
 
 
-def prepared(places: Places, host: str, port: int) -> Served:
+def needs_token(host: str) -> bool:
+    """Whether a dashboard at this address has a token of its own making: it is not on loopback, and none is set."""
+    return host not in _LOOPBACK and not os.environ.get(TOKEN)
+
+
+def prepared(places: Places, host: str, port: int, log: logging.Handler | None = None) -> Served:
     """A dashboard that listens at an address (port 0: one that is free). Away from loopback it needs a token.
 
-    Raises DiagnosticError: ENV015 if a package is missing, ENV016 if the address can't be used.
+    `log` gets what the server reports; without it that goes to standard error. Raises DiagnosticError: ENV015 if a package is
+    missing, ENV016 if the address can't be used.
     """
     try:
         import uvicorn
@@ -68,8 +75,13 @@ def prepared(places: Places, host: str, port: int) -> Served:
             )
         ) from error
     port = listening.getsockname()[1]
-    token = os.environ.get(TOKEN, "") or ("" if host in _LOOPBACK else secrets.token_urlsafe(24))
+    token = secrets.token_urlsafe(24) if needs_token(host) else os.environ.get(TOKEN, "")
     access = Access(token, () if token else _LOOPBACK[:3])
+    more: dict[str, Any] = {}
+    if log is not None:
+        more["log_config"] = None
+        logger = logging.getLogger("uvicorn")
+        logger.handlers, logger.propagate = [log], False
     config: Any = uvicorn.Config(
         dashboard(Pipelines(places), access),
         log_level="warning",
@@ -77,6 +89,7 @@ def prepared(places: Places, host: str, port: int) -> Served:
         lifespan="off",
         timeout_graceful_shutdown=1,
         server_header=False,
+        **more,
     )
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{port}/" + (f"#token={quote(token)}" if token else "")
@@ -84,12 +97,12 @@ def prepared(places: Places, host: str, port: int) -> Served:
 
 
 @contextmanager
-def served(places: Places, host: str, port: int) -> Iterator[str]:
+def served(places: Places, host: str, port: int, log: logging.Handler | None = None) -> Iterator[str]:
     """Serve the dashboard while inside, from another thread; gives the address to open.
 
     Raises DiagnosticError as `prepared`.
     """
-    made = prepared(places, host, port)
+    made = prepared(places, host, port, log)
     thread = threading.Thread(target=made.run, name="dashboard", daemon=True)
     thread.start()
     until = time.monotonic() + _START_S

@@ -79,7 +79,7 @@ class Client:
         self, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, Mapping[str, str]]:
         """The status, the JSON (or the text) and the headers of an answer."""
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = dict(headers or {}) | ({"content-type": "application/json"} if data is not None else {})
         request = urllib.request.Request(f"{self.url}{path}", data, given)
         try:

@@ -152,6 +152,31 @@ def test_a_query_is_bounded(client: Client, one: str) -> None:
     assert (status, answer["diagnostics"][0]["help"]) == (422, "did you mean `group_aggregate_1`?")
 
 
+def test_what_a_query_may_use_is_bounded(shop: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs beside the pipeline, perhaps in its process."""
+    from sqlstream.ui.pipelines import Pipelines
+    from sqlstream_planner.diagnostics import DiagnosticError
+
+    (pipeline,) = Pipelines(lambda: [("shop", shop)]).all()
+    monkeypatch.setattr(relation_pages, "_MOST_MEMORY", 64 << 20)
+    queries = relation_pages.Queries()
+    with pytest.raises(DiagnosticError) as caught:
+        queries.run(pipeline, "SELECT list(range) FROM range(50000000)")
+    (told,) = caught.value.diagnostics
+    assert (told.code, told.message) == ("STA023", "the query needs more than 32 MiB of memory")
+    found = queries.run(pipeline, "SELECT repeat('x', 1000000) AS x, customer FROM group_aggregate_1 LIMIT 1")
+    assert (found["columns"], len(found["rows"][0][0])) == (["x", "customer"], 2000)
+
+
+@pytest.mark.parametrize(
+    "body", ['{"sql": "\\ud800"}', "[" * 200_000, "[]", "{", ""], ids=["half", "deep", "list", "cut", "none"]
+)
+@pytest.mark.parametrize("path", ["query", "plan"])
+def test_what_is_no_request_is_refused(client: Client, one: str, path: str, body: str) -> None:
+    status, answer, _ = client.ask(f"api/{one}/{path}", body.encode())
+    assert (status, answer) == (400, {"error": "no JSON object"})
+
+
 def test_a_query_that_takes_long_is_ended(shop: CheckpointStore) -> None:
     from sqlstream.ui.pipelines import Pipelines
     from sqlstream_planner.diagnostics import DiagnosticError
