@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sqlstream.connectors.delta.descriptor import wrong_place
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDescriptor
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
 
@@ -18,7 +17,7 @@ DESCRIPTOR = CatalogDescriptor(
             ValueKind.PATH,
             "the folder, local or a URI: tables are folders in it, or in folders of it",
             required=True,
-            refuse=wrong_place,
+            refuse=lambda text: None if text.strip() else "a folder or a URI",
         ),
         OptionDef(
             "default-database",

@@ -31,20 +31,6 @@ NOT_DELTA = frozenset(
 )
 
 
-def wrong_place(text: str) -> str | None:
-    """What a table's place is to be instead, None if it is one.
-
-    A table that is named in Unity Catalog is read and written by its storage location: the library asks Unity for it, and
-    the tasks, which read and write files, can't.
-
-    >>> wrong_place("lake/orders"), wrong_place(" "), wrong_place("UC://main.shop.orders")
-    (None, 'a folder or a URI', "a folder or a URI of a store: the table's storage location, which Unity Catalog shows")
-    """
-    if text.strip().lower().startswith("uc:"):
-        return "a folder or a URI of a store: the table's storage location, which Unity Catalog shows"
-    return None if text.strip() else "a folder or a URI"
-
-
 def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
     """What is wrong with writing a table; None: nothing is."""
     nothing = without_columns(sink)
@@ -77,7 +63,7 @@ DESCRIPTOR = ConnectorDescriptor(
             ValueKind.PATH,
             "the table's folder, local or a URI; a sink creates the table if it is not there",
             required=True,
-            refuse=wrong_place,
+            refuse=lambda text: None if text.strip() else "a folder or a URI",
         ),
         FILE_SIZE,
         *SINK_OPTIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.connectors.iceberg.options import TABLE_OPTIONS, wrong_catalog
+from sqlstream.connectors.iceberg.options import TABLE_OPTIONS
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDescriptor
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
 
@@ -22,7 +22,4 @@ DESCRIPTOR = CatalogDescriptor(
     ),
     default_database=lambda settings: str(settings["default-database"]),
     databases="namespaces",
-    validate=lambda catalog, settings: wrong_catalog(
-        catalog.options, settings, f"catalog `{catalog.name}`", catalog.options_span
-    ),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlstream.connectors.exactly_once.sink import ATTEMPTS, PAUSE_S
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.extras import installed
-from sqlstream.connectors.iceberg.options import GLUE, REST, SQL, TablePlace
+from sqlstream.connectors.iceberg.options import REST, SQL, TablePlace
 from sqlstream_operators.errors import InternalError
 from sqlstream_planner.text.masking import HIDDEN, masked_message, secrets_in_url
 
@@ -28,11 +28,7 @@ _LINES = 2
 _MARKS = re.compile(r"[@/?#:]")
 #: What is shorter may stand anywhere, as a part of other words.
 _SHORTEST = 3
-#: Our own of PyIceberg's catalogs, by type.
-_OWN = {
-    REST: "sqlstream.connectors.iceberg.rest_catalog.BoundedRestCatalog",
-    GLUE: "sqlstream.connectors.iceberg.glue_catalog.BoundedGlueCatalog",
-}
+_REST = "sqlstream.connectors.iceberg.rest_catalog.BoundedRestCatalog"
 #: A catalog and its connection, of a process and a file: one that is forked has others, and so has a copy that is restored.
 _Key = tuple[int, int, TablePlace, bool]
 
@@ -41,8 +37,6 @@ def pyiceberg(place: TablePlace | None = None) -> ModuleType:
     """The package, with what the catalog needs. Raises DiagnosticError (ENV009) if it is not installed."""
     if place is not None and place.type == SQL:
         installed("sqlalchemy", "SQLAlchemy, which has Iceberg's SQL catalogs", "iceberg")
-    if place is not None and place.type == GLUE:
-        installed("boto3", "boto3, which speaks to AWS Glue", "glue")
     return installed("pyiceberg", "Iceberg's library", "iceberg")
 
 
@@ -67,7 +61,7 @@ def _opened(key: _Key) -> Catalog:
     from sqlstream.connectors.iceberg.files import OPENING
 
     _, _, place, create = key
-    kind = {"py-catalog-impl": _OWN[place.type]} if place.type in _OWN else {"type": place.type}
+    kind = {"py-catalog-impl": _REST} if place.type == REST else {"type": place.type}
     given = {
         **kind,
         "uri": place.uri,
@@ -76,9 +70,6 @@ def _opened(key: _Key) -> Catalog:
         "warehouse": place.warehouse,
         "credential": place.credential,
         "token": place.token,
-        "client.region": place.region,
-        "glue.id": place.account,
-        "glue.endpoint": place.endpoint,
     }
     if place.type == SQL:
         given["init_catalog_tables"] = str(create).lower()
@@ -87,25 +78,13 @@ def _opened(key: _Key) -> Catalog:
 
 def open_table(place: TablePlace) -> Table | None:
     """The table as it is now, None if there is none. Raises what `pyiceberg` does."""
-    from pyiceberg.exceptions import (
-        NoSuchIcebergTableError,
-        NoSuchNamespaceError,
-        NoSuchPropertyException,
-        NoSuchTableError,
-    )
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     catalog = catalog_of(place)
     if catalog is None:
         return None
     try:
         return catalog.load_table(place.identifier)
-    except (NoSuchIcebergTableError, NoSuchPropertyException) as error:  # Glue and Hive have others, too
-        raise unusable(
-            f"the table {place.shown}",
-            "it is there, and is no Iceberg table",
-            "name another 'catalog-table'",
-            done="opened",
-        ) from error
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except Exception as error:
@@ -122,10 +101,6 @@ def failures(place: TablePlace) -> tuple[type[Exception], ...]:
     """What is raised if the catalog or the store fails."""
     from pyiceberg.exceptions import RESTError
 
-    if place.type == GLUE:
-        from sqlstream.connectors.iceberg.glue_catalog import FAILURES
-
-        return OSError, *FAILURES
     if place.type != SQL:
         return OSError, RESTError
     from sqlalchemy.exc import SQLAlchemyError
@@ -146,9 +121,7 @@ def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
         try:
             return work()
         except trouble as error:
-            final = isinstance(error, BadRequestError | ForbiddenError | OAuthError) or _is_final(
-                error, place
-            )
+            final = isinstance(error, BadRequestError | ForbiddenError | OAuthError)
             if number + 1 < ATTEMPTS and not final:
                 time.sleep(PAUSE_S * (1 + number))
                 continue
@@ -156,25 +129,11 @@ def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
     raise InternalError("a last attempt neither succeeds nor fails")
 
 
-def _is_final(error: Exception, place: TablePlace) -> bool:
-    if place.type != GLUE:
-        return False
-    from sqlstream.connectors.iceberg.glue_catalog import is_final
-
-    return is_final(error)
-
-
 def in_short(error: Exception, place: TablePlace) -> str:
     """What an error of the libraries says, without passwords and what only their developers need.
 
     Of a password with a bare @ they take a part for the host, and say it.
     """
-    if place.type == GLUE:
-        from sqlstream.connectors.iceberg.glue_catalog import explained
-
-        told = explained(error)
-        if told is not None:
-            return told
     lines = [line.strip() for line in str(error).strip().splitlines()]
     shown = [line for line in lines if line and not line.startswith(("[SQL", "[parameters", "(Background"))]
     text = masked_message(", ".join(shown[:_LINES])) or type(error).__name__

@@ -85,14 +85,6 @@ class TableLog:
         except NoSuchNamespaceError:
             catalog.create_namespace_if_not_exists(self._at.identifier[:-1])
             self._create(catalog)
-        except ValueError as error:
-            if "No default path" not in str(error):
-                raise
-            raise TargetError(
-                f"where the table of `{self._spec.name}` is to be created is not known",
-                (f"neither the options nor the database of '{self.place}' say a place",),
-                "add 'warehouse' = 's3://…', or give the database a location",
-            ) from error
 
     def _create(self, catalog: Catalog) -> None:
         from pyiceberg.exceptions import TableAlreadyExistsError

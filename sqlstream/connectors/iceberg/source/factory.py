@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
 from sqlstream.connectors.iceberg.library import pyiceberg
-from sqlstream.connectors.iceberg.options import GLUE, PLACE, SQL, TablePlace
+from sqlstream.connectors.iceberg.options import PLACE, SQL, TablePlace
 from sqlstream.connectors.iceberg.source.options import AS_OF, SKIP_DELETES, SKIP_OVERWRITES
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
@@ -81,16 +81,12 @@ def _identity(options: Mapping[str, OptionValue], base_dir: str) -> tuple[str, .
     """Which table options mean, however it is said."""
     texts = {key: str(value) for key, value in options.items()}
     place = TablePlace.read(texts, "", base_dir)
-    where = (place.type, place.uri, place.catalog, place.warehouse, place.database, place.table)
-    return (*where, place.region, place.account)
+    return (place.type, place.uri, place.catalog, place.warehouse, place.database, place.table)
 
 
 def _written(spec: SourceSpec | SinkSpec, base_dir: str) -> tuple[str, ...]:
     """The table in its catalog: the warehouse only says where new ones go, and a catalog in SQLite is a file."""
     place = TablePlace.of(spec, base_dir)
-    if place.type == GLUE:
-        # Its names have no case. An account that is not given may be the one that is: the same name counts as the table.
-        return (GLUE, place.region, *(part.lower() for part in place.identifier))
     file = place.sqlite_file
     catalog = place.uri.rstrip("/") if file is None else os.path.realpath(file)
     return (catalog, place.catalog if place.type == SQL else "", *place.identifier)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.iceberg.options import wrong_catalog
 from sqlstream.connectors.lakehouse.options import metadata_of_changes, several_starts, skipped_changes
 from sqlstream.connectors.options import bad_option, duration_us, flag, instant_us, number
 from sqlstream_planner.catalog.descriptor import Settings
@@ -151,4 +150,11 @@ def wrong_table(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
         if skipping is not None:
             yield skipped_changes(given[skipping].key_span, skipping, CHANGES)
         yield from metadata_of_changes(table, CHANGES)
-    yield from wrong_catalog(table.options, settings, f"`{table.name}`", table.options_span)
+    for name in ("credential", "token"):
+        if name in given and settings.get("catalog-type") == "sql":
+            yield Diagnostic(
+                "OPT003",
+                f"`{name}` is of a REST catalog, and this one is in a database",
+                given[name].key_span,
+                help="leave it out; a database's password is in `uri`",
+            )
