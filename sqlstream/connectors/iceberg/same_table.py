@@ -54,8 +54,9 @@ def _id(place: TablePlace) -> str | None:
         pyiceberg(place)
     except DiagnosticError:
         return None
+    trouble: tuple[type[Exception], ...] = (DiagnosticError, *failures(place))
     try:
         table = open_table(place)
-    except (DiagnosticError, *failures(place)):
+    except trouble:
         return None
     return None if table is None else str(table.metadata.table_uuid)

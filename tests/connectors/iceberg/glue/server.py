@@ -35,7 +35,8 @@ class GlueServer:
 
     def client(self, service: str = "glue") -> Any:
         """Another program's client."""
-        return boto3.client(service, endpoint_url=self.endpoint, region_name=REGION)
+        session = boto3.Session(aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=REGION)
+        return session.client(service, endpoint_url=self.endpoint)
 
     def catalog(self, warehouse: str = "") -> GlueCatalog:
         """The catalog, as another program opens it."""

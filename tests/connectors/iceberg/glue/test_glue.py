@@ -87,7 +87,8 @@ def test_rows_are_written_and_read(glue: GlueServer, tmp_path: Path) -> None:
     assert counts(tmp_path) == [("v0", 27), ("v1", 27), ("v2", 26)]
     other = glue.catalog().load_table(("db", "plain"))
     other.append(pa.table({"k": pa.array([-1], pa.int32()), "v": ["x"]}))
-    run(tmp_path, counted(glue.options("plain", warehouse=""), ", 'streaming' = 'true'"), state="back")
+    follows = counted(glue.options("plain", warehouse=""), ", 'streaming' = 'true'")
+    run(tmp_path, follows, state="back", ends=True)
     assert counts(tmp_path) == [("v0", 27), ("v1", 27), ("v2", 26), ("x", 1)]
 
 
@@ -208,7 +209,7 @@ def test_its_tables_by_their_names(glue: GlueServer, tmp_path: Path) -> None:
     run(tmp_path, text_of, state="back")
     assert [n for _, n in counts(tmp_path)] == [40]
     printed = "CREATE TABLE x (k INT) WITH ('connector' = 'print');\n"
-    for name, code in (("g.shop.hive", "SQL"), ("g.shop.nothing", "SQL"), ("g.nowhere.o", "SQL")):
+    for name, code in (("g.shop.hive", "ENV006"), ("g.shop.nothing", "SQL"), ("g.nowhere.o", "SQL")):
         found = refused(
             tmp_path,
             f"{made}{printed}INSERT INTO x SELECT k FROM {name};\n",
