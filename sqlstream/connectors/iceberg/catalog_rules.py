@@ -40,6 +40,13 @@ def wrong_catalog(statement: CreateTable | CreateCatalog, settings: Settings) ->
                 given[name].key_span,
                 help=_INSTEAD[type_],
             )
+    if "@" in str(settings.get("glue.endpoint") or ""):  # not shown: it may be any part of a password
+        yield Diagnostic(
+            "OPT003",
+            "`glue.endpoint` has a login, which nobody would be given: requests are signed by who asks",
+            given["glue.endpoint"].key_span,
+            help="write 'http://host:port'; credentials are found as AWS's tools find them",
+        )
     if type_ != GLUE and "uri" not in given:
         (uri,) = (option for option in TABLE_OPTIONS if option.name == "uri")
         yield Diagnostic(

@@ -26,11 +26,6 @@ def _wrong_uri(text: str) -> str | None:
     )
 
 
-def _wrong_endpoint(text: str) -> str | None:
-    """Who asks Glue signs its requests; a login in the address would go nowhere."""
-    return "a URI without a login, such as 'http://host:5000'" if "@" in text else _wrong_uri(text)
-
-
 def _wrong_name(text: str) -> str | None:
     return None if text.strip() and not text.startswith(".") and not text.endswith(".") else "a name"
 
@@ -53,7 +48,7 @@ GLUE_OPTIONS = (
         "glue.endpoint",
         ValueKind.STRING,
         "where Glue answers, if it is not AWS's own address of the region: 'http://host:port'",
-        refuse=_wrong_endpoint,
+        refuse=_wrong_uri,
     ),
 )
 TABLE_OPTIONS = (

@@ -329,6 +329,7 @@ _REST = "'connector' = 'iceberg', 'catalog-type' = 'rest'"
         (f"{_PLAIN}, 'catalog-table' = 'Orders'", "OPT003", "lower case only, and 'Orders' is not"),
         (f"{_PLAIN}, 'catalog-database' = 'a.b'", "OPT003", "a database of AWS Glue is in no other"),
         (f"{_PLAIN}, 'glue.endpoint' = 'here'", "OPT003", "glue.endpoint"),
+        (f"{_PLAIN}, 'glue.endpoint' = 'http://me:secret@x'", "OPT003", "`glue.endpoint` has a login"),
         (_REST, "OPT004", "a catalog of the type 'rest' needs the option `uri`"),
         (f"{_REST}, 'uri' = 'http://x', 'client.region' = 'a'", "OPT003", "of a catalog in AWS Glue"),
     ],
