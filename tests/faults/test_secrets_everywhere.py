@@ -115,6 +115,7 @@ CATALOGS = [
     "'type' = 'iceberg', 'catalog-type' = 'rest', 'uri' = 'http://127.0.0.1:1', 'token' = '{0}'",
     "'type' = 'iceberg', 'catalog-type' = 'rest', 'uri' = 'http://127.0.0.1:1', 'credential' = 'me:{0}'",
     "'type' = 'iceberg', 'catalog-type' = 'sql', 'uri' = 'postgresql+psycopg://me:{0}@127.0.0.1:1/db'",
+    "'type' = 'iceberg', 'catalog-type' = 'glue', 'client.region' = 'a', 'glue.endpoint' = 'http://me:{0}@127.0.0.1:1'",
 ]
 
 

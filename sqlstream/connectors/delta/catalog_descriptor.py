@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream.connectors.delta.written_path import wrong_path
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDescriptor
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
 
@@ -17,7 +18,7 @@ DESCRIPTOR = CatalogDescriptor(
             ValueKind.PATH,
             "the folder, local or a URI: tables are folders in it, or in folders of it",
             required=True,
-            refuse=lambda text: None if text.strip() else "a folder or a URI",
+            refuse=wrong_path,
         ),
         OptionDef(
             "default-database",

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.delta.source.options import CHANGES, SOURCE_OPTIONS, wrong_table
+from sqlstream.connectors.delta.written_path import wrong_path
 from sqlstream.connectors.filesystem.descriptor import FILE_SIZE, FILES, without_columns
 from sqlstream.connectors.lakehouse.keys import nested_key
 from sqlstream.connectors.lakehouse.options import SINK_OPTIONS
@@ -63,7 +64,7 @@ DESCRIPTOR = ConnectorDescriptor(
             ValueKind.PATH,
             "the table's folder, local or a URI; a sink creates the table if it is not there",
             required=True,
-            refuse=lambda text: None if text.strip() else "a folder or a URI",
+            refuse=wrong_path,
         ),
         FILE_SIZE,
         *SINK_OPTIONS,

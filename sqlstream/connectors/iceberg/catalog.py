@@ -10,7 +10,6 @@ from sqlstream.connectors.catalog_reading import away, location_of
 from sqlstream.connectors.iceberg.library import catalog_of, failures, in_short, open_table, pyiceberg
 from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDef, FoundColumn, FoundTable
-from sqlstream_planner.text.masking import without_password
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -26,7 +25,7 @@ class IcebergCatalog:
     def __init__(self, catalog: CatalogDef, base_dir: str) -> None:
         self._options = {key: value for key, value in catalog.given.items() if key != _NOT_OF_TABLES}
         self._place = TablePlace.read({**self._options, "catalog-table": "?"}, "", base_dir)
-        self._location = location_of(catalog.name, without_password(self._place.uri))
+        self._location = location_of(catalog.name, self._place.shown_catalog)
 
     def databases(self) -> list[str]:
         """All namespaces; see `CatalogReader`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream.connectors.iceberg.catalog_rules import wrong_catalog
 from sqlstream.connectors.iceberg.options import TABLE_OPTIONS
 from sqlstream_planner.catalog.foreign.descriptor import CatalogDescriptor
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
@@ -22,4 +23,5 @@ DESCRIPTOR = CatalogDescriptor(
     ),
     default_database=lambda settings: str(settings["default-database"]),
     databases="namespaces",
+    validate=wrong_catalog,
 )

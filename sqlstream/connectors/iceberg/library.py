@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlstream.connectors.exactly_once.sink import ATTEMPTS, PAUSE_S
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.connectors.extras import installed
-from sqlstream.connectors.iceberg.options import REST, SQL, TablePlace
+from sqlstream.connectors.iceberg.options import GLUE, REST, SQL, TablePlace
 from sqlstream_operators.errors import InternalError
 from sqlstream_planner.text.masking import HIDDEN, masked_message, secrets_in_url
 
@@ -28,7 +28,11 @@ _LINES = 2
 _MARKS = re.compile(r"[@/?#:]")
 #: What is shorter may stand anywhere, as a part of other words.
 _SHORTEST = 3
-_REST = "sqlstream.connectors.iceberg.rest_catalog.BoundedRestCatalog"
+#: Catalogs that answer within bounds, for those of PyIceberg that may not.
+_BOUNDED = {
+    REST: "sqlstream.connectors.iceberg.rest_catalog.BoundedRestCatalog",
+    GLUE: "sqlstream.connectors.iceberg.glue_catalog.BoundedGlueCatalog",
+}
 #: A catalog and its connection, of a process and a file: one that is forked has others, and so has a copy that is restored.
 _Key = tuple[int, int, TablePlace, bool]
 
@@ -37,6 +41,8 @@ def pyiceberg(place: TablePlace | None = None) -> ModuleType:
     """The package, with what the catalog needs. Raises DiagnosticError (ENV009) if it is not installed."""
     if place is not None and place.type == SQL:
         installed("sqlalchemy", "SQLAlchemy, which has Iceberg's SQL catalogs", "iceberg")
+    if place is not None and place.type == GLUE:
+        installed("boto3", "AWS's library, which asks Glue", "glue")
     return installed("pyiceberg", "Iceberg's library", "iceberg")
 
 
@@ -61,7 +67,8 @@ def _opened(key: _Key) -> Catalog:
     from sqlstream.connectors.iceberg.files import OPENING
 
     _, _, place, create = key
-    kind = {"py-catalog-impl": _REST} if place.type == REST else {"type": place.type}
+    bounded = _BOUNDED.get(place.type)
+    kind = {"type": place.type} if bounded is None else {"py-catalog-impl": bounded}
     given = {
         **kind,
         "uri": place.uri,
@@ -73,18 +80,37 @@ def _opened(key: _Key) -> Catalog:
     }
     if place.type == SQL:
         given["init_catalog_tables"] = str(create).lower()
+    if place.type == GLUE:
+        from sqlstream.connectors.iceberg.glue_catalog import ACCOUNT, ENDPOINT, REGION
+
+        given |= {REGION: place.region, ACCOUNT: place.account, ENDPOINT: place.endpoint}
     return load_catalog(place.catalog, **{name: value for name, value in given.items() if value})
 
 
 def open_table(place: TablePlace) -> Table | None:
-    """The table as it is now, None if there is none. Raises what `pyiceberg` does."""
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+    """The table as it is now, None if there is none.
+
+    Raises what `pyiceberg` does, and DiagnosticError (ENV006) for a table that is no Iceberg table.
+    """
+    from pyiceberg.exceptions import (
+        NoSuchIcebergTableError,
+        NoSuchNamespaceError,
+        NoSuchPropertyException,
+        NoSuchTableError,
+    )
 
     catalog = catalog_of(place)
     if catalog is None:
         return None
     try:
         return catalog.load_table(place.identifier)
+    except (NoSuchIcebergTableError, NoSuchPropertyException):  # Glue has tables of Hive beside them
+        raise unusable(
+            f"the table {place.shown}",
+            "it is there, and it is no Iceberg table",
+            "choose another 'catalog-table'",
+            done="used",
+        ) from None
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except Exception as error:
@@ -101,6 +127,10 @@ def failures(place: TablePlace) -> tuple[type[Exception], ...]:
     """What is raised if the catalog or the store fails."""
     from pyiceberg.exceptions import RESTError
 
+    if place.type == GLUE:
+        from sqlstream.connectors.iceberg.glue_catalog import FAILURES
+
+        return OSError, RESTError, *FAILURES
     if place.type != SQL:
         return OSError, RESTError
     from sqlalchemy.exc import SQLAlchemyError
@@ -121,7 +151,7 @@ def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
         try:
             return work()
         except trouble as error:
-            final = isinstance(error, BadRequestError | ForbiddenError | OAuthError)
+            final = isinstance(error, BadRequestError | ForbiddenError | OAuthError) or _refused(error, place)
             if number + 1 < ATTEMPTS and not final:
                 time.sleep(PAUSE_S * (1 + number))
                 continue
@@ -129,12 +159,25 @@ def attempt(place: TablePlace, work: Callable[[], _T], *, done: str) -> _T:
     raise InternalError("a last attempt neither succeeds nor fails")
 
 
+def _refused(error: Exception, place: TablePlace) -> bool:
+    if place.type != GLUE:
+        return False
+    from sqlstream.connectors.iceberg.glue_catalog import is_final
+
+    return is_final(error)
+
+
 def in_short(error: Exception, place: TablePlace) -> str:
     """What an error of the libraries says, without passwords and what only their developers need.
 
     Of a password with a bare @ they take a part for the host, and say it.
     """
-    lines = [line.strip() for line in str(error).strip().splitlines()]
+    told = str(error)
+    if place.type == GLUE:
+        from sqlstream.connectors.iceberg.glue_catalog import said
+
+        told = said(error) or told
+    lines = [line.strip() for line in told.strip().splitlines()]
     shown = [line for line in lines if line and not line.startswith(("[SQL", "[parameters", "(Background"))]
     text = masked_message(", ".join(shown[:_LINES])) or type(error).__name__
     for begin, end in secrets_in_url(place.uri):

@@ -13,7 +13,7 @@ from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
 from sqlstream_planner.text.masking import without_password
 
-REST, SQL = "rest", "sql"
+REST, SQL, GLUE = "rest", "sql", "glue"
 _SQLITE = "sqlite:///"
 _DATABASE = "default"
 
@@ -30,20 +30,40 @@ def _wrong_name(text: str) -> str | None:
     return None if text.strip() and not text.startswith(".") and not text.endswith(".") else "a name"
 
 
+#: Of AWS Glue, as Iceberg's catalog for it calls them. Who asks is found as AWS's tools find it, and is no option.
+GLUE_OPTIONS = (
+    OptionDef(
+        "client.region",
+        ValueKind.STRING,
+        "AWS's region of a Glue catalog; without it as AWS's tools find it",
+        refuse=_wrong_name,
+    ),
+    OptionDef(
+        "glue.id",
+        ValueKind.STRING,
+        "the AWS account of a Glue catalog; without it the account of who asks",
+        refuse=_wrong_name,
+    ),
+    OptionDef(
+        "glue.endpoint",
+        ValueKind.STRING,
+        "where Glue answers, if it is not AWS's own address of the region: 'http://host:port'",
+        refuse=_wrong_uri,
+    ),
+)
 TABLE_OPTIONS = (
     OptionDef(
         "catalog-type",
         ValueKind.ENUM,
-        "'rest': a server with Iceberg's REST interface; 'sql': tables of a database that all writers use",
+        "'rest': a server with Iceberg's REST interface; 'sql': tables of a database that all writers use; 'glue': AWS Glue",
         required=True,
-        choices=(REST, SQL),
+        choices=(REST, SQL, GLUE),
     ),
     OptionDef(
         "uri",
         ValueKind.STRING,
         "where the catalog is: 'https://…' of a REST catalog, 'sqlite:///lake/catalog.db' or 'postgresql+psycopg://…' "
-        "of a database",
-        required=True,
+        "of a database; AWS Glue has none",
         refuse=_wrong_uri,
     ),
     OptionDef(
@@ -87,16 +107,25 @@ TABLE_OPTIONS = (
         changes_rows=False,
         changes_output=False,
     ),
+    *GLUE_OPTIONS,
 )
 #: What says which table it is, whatever it is called here.
-PLACE = ("uri", "catalog-name", "warehouse", "catalog-database", "catalog-table")
+PLACE = (
+    "uri",
+    "catalog-name",
+    "warehouse",
+    "catalog-database",
+    "catalog-table",
+    *(o.name for o in GLUE_OPTIONS),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
     """A table in a catalog. `uri` of SQLite has an absolute path; `warehouse` is resolved, "" if it is not known.
 
-    `opening` is what opens the files of the warehouse's store, and is no part of their names.
+    `opening` is what opens the files of the warehouse's store, and is no part of their names. The last three are of AWS
+    Glue, which has no `uri`; "" is what AWS's tools take.
     """
 
     catalog: str
@@ -108,6 +137,9 @@ class TablePlace:
     opening: str = field(default="", repr=False)
     credential: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    region: str = ""
+    account: str = ""
+    endpoint: str = ""
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -117,7 +149,15 @@ class TablePlace:
     @property
     def shown(self) -> str:
         """For messages; no password."""
-        return f"{self.database}.{self.table} of {without_password(self.uri)}"
+        return f"{self.database}.{self.table} of {self.shown_catalog}"
+
+    @property
+    def shown_catalog(self) -> str:
+        """For messages; no password."""
+        if self.type != GLUE:
+            return without_password(self.uri)
+        where = [one for one in (self.region, self.account, without_password(self.endpoint)) if one]
+        return f"AWS Glue ({', '.join(where)})" if where else "AWS Glue"
 
     @property
     def sqlite_file(self) -> str | None:
@@ -133,14 +173,14 @@ class TablePlace:
     def read(cls, options: Mapping[str, str], name: str, base_dir: str) -> TablePlace:
         """The table that options mean; `name` is what it is called here. Raises DiagnosticError."""
         type_ = options.get("catalog-type", "").strip().lower()
-        if type_ not in (REST, SQL):
-            raise bad_option("catalog-type", type_, "'rest' or 'sql'")
+        if type_ not in (REST, SQL, GLUE):
+            raise bad_option("catalog-type", type_, "'rest', 'sql' or 'glue'")
         uri = options.get("uri", "").strip()
-        wrong = _wrong_uri(uri)
+        wrong = _wrong_uri(uri) if type_ != GLUE else None
         if wrong is not None:
             raise bad_option("uri", without_password(uri), wrong)
         warehouse, opening = options.get("warehouse", "").strip(), ""
-        if warehouse and (type_ == SQL or "://" in warehouse):
+        if warehouse and (type_ != REST or "://" in warehouse):
             warehouse, opening = split_location(resolve(warehouse, base_dir))
             if is_local(warehouse):
                 warehouse = f"file://{warehouse}"
@@ -154,6 +194,9 @@ class TablePlace:
             opening,
             options.get("credential", ""),
             options.get("token", ""),
+            options.get("client.region", "").strip(),
+            options.get("glue.id", "").strip(),
+            options.get("glue.endpoint", "").strip().rstrip("/"),
         )
 
 

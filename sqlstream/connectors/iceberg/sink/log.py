@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.iceberg.library import attempt, catalog_of, failures, open_table
-from sqlstream.connectors.iceberg.options import TablePlace
+from sqlstream.connectors.iceberg.options import GLUE, TablePlace
 from sqlstream.connectors.iceberg.sink.replacing import replacing
 from sqlstream.connectors.iceberg.sink.shape import (
     missing_columns,
@@ -89,11 +89,23 @@ class TableLog:
     def _create(self, catalog: Catalog) -> None:
         from pyiceberg.exceptions import TableAlreadyExistsError
 
+        self._check_location(catalog)
         schema = new_schema(self._spec)
         partitions = new_partitions(self._spec, schema)
         with contextlib.suppress(TableAlreadyExistsError):
             catalog.create_table(
                 self._at.identifier, schema, partition_spec=partitions, properties=_PROPERTIES
+            )
+
+    def _check_location(self, catalog: Catalog) -> None:
+        """Raises TargetError if nothing says where the table of a Glue catalog is created."""
+        if self._at.type != GLUE or self._at.warehouse:
+            return
+        if not catalog.load_namespace_properties(self._at.identifier[:-1]).get("location"):
+            raise TargetError(
+                f"the table of `{self._spec.name}` can't be created: nothing says where its files are to be",
+                (f"the database `{self._at.database}` of AWS Glue has no location",),
+                "add 'warehouse' = 's3://…', or give the database a location",
             )
 
     # ----------------------------------------------------------------------------------------------- epochs

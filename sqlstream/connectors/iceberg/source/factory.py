@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext, Position
 from sqlstream.connectors.iceberg.library import pyiceberg
-from sqlstream.connectors.iceberg.options import PLACE, SQL, TablePlace
+from sqlstream.connectors.iceberg.options import GLUE, PLACE, TablePlace
+from sqlstream.connectors.iceberg.same_table import same_table
 from sqlstream.connectors.iceberg.source.options import AS_OF, SKIP_DELETES, SKIP_OVERWRITES
 from sqlstream.connectors.iceberg.source.positions import IcebergPosition
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
@@ -58,10 +58,11 @@ class IcebergSourceFactory:
         return len(places) == 1 and kept[0] == kept[1]
 
     def feeds_on(self, source: SourceSpec, sink: SinkSpec, base_dir: str) -> str | None:
-        """Whether a sink writes the same table of the same catalog; see `Feeding`."""
-        if sink.connector != "iceberg" or _written(sink, base_dir) != _written(source, base_dir):
+        """Whether a sink writes the same table, by whatever catalog; see `Feeding`."""
+        if sink.connector != "iceberg":
             return None
-        return f"sink `{sink.name}` writes the same table"
+        found = same_table(TablePlace.of(source, base_dir), TablePlace.of(sink, base_dir))
+        return f"sink `{sink.name}` writes the same table{found}" if found is not None else None
 
     def reader(self, spec: SourceSpec, base_dir: str) -> IcebergReader:
         """The task's half."""
@@ -81,12 +82,5 @@ def _identity(options: Mapping[str, OptionValue], base_dir: str) -> tuple[str, .
     """Which table options mean, however it is said."""
     texts = {key: str(value) for key, value in options.items()}
     place = TablePlace.read(texts, "", base_dir)
-    return (place.type, place.uri, place.catalog, place.warehouse, place.database, place.table)
-
-
-def _written(spec: SourceSpec | SinkSpec, base_dir: str) -> tuple[str, ...]:
-    """The table in its catalog: the warehouse only says where new ones go, and a catalog in SQLite is a file."""
-    place = TablePlace.of(spec, base_dir)
-    file = place.sqlite_file
-    catalog = place.uri.rstrip("/") if file is None else os.path.realpath(file)
-    return (catalog, place.catalog if place.type == SQL else "", *place.identifier)
+    found = (place.type, place.uri, place.catalog, place.warehouse, place.database, place.table)
+    return found if place.type != GLUE else (*found, place.region, place.account, place.endpoint)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors.iceberg.catalog_rules import wrong_catalog, wrong_names
 from sqlstream.connectors.lakehouse.options import metadata_of_changes, several_starts, skipped_changes
 from sqlstream.connectors.options import bad_option, duration_us, flag, instant_us, number
 from sqlstream_planner.catalog.descriptor import Settings
@@ -133,6 +134,8 @@ class IcebergOptions:
 
 def wrong_table(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
     """What is wrong with a table's options together."""
+    yield from wrong_catalog(table, settings)
+    yield from wrong_names(table, settings)
     given = {option.key: option for option in table.options}
     yield from several_starts(table, STARTS)
     as_of = next((name for name in AS_OF if name in given), None)
@@ -150,11 +153,3 @@ def wrong_table(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
         if skipping is not None:
             yield skipped_changes(given[skipping].key_span, skipping, CHANGES)
         yield from metadata_of_changes(table, CHANGES)
-    for name in ("credential", "token"):
-        if name in given and settings.get("catalog-type") == "sql":
-            yield Diagnostic(
-                "OPT003",
-                f"`{name}` is of a REST catalog, and this one is in a database",
-                given[name].key_span,
-                help="leave it out; a database's password is in `uri`",
-            )
