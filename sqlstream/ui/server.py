@@ -47,8 +47,8 @@ def needs_token(host: str) -> bool:
 def prepared(places: Places, host: str, port: int, log: logging.Handler | None = None) -> Served:
     """A dashboard that listens at an address (port 0: one that is free). Away from loopback it needs a token.
 
-    `log` gets what the server reports; without it that goes to standard error. Raises DiagnosticError: ENV015 if a package is
-    missing, ENV016 if the address can't be used.
+    `log` gets what the server reports; without it that goes to standard error. Raises DiagnosticError: ENV015 if a package
+    is missing, ENV016 if the address can't be used.
     """
     try:
         import uvicorn
