@@ -99,7 +99,17 @@ class Exporter:
                 self._restarts.labels(self._pipeline, diagnostic.code).inc()
             request.on_restart(one)
 
-        return replace(request, on_epoch=epoch, on_restart=restart)
+        def lag(waiting: Mapping[str, int | None]) -> None:
+            self._show_lag(waiting)
+            request.on_lag(waiting)
+
+        return replace(request, on_epoch=epoch, on_restart=restart, on_lag=lag)
+
+    def _show_lag(self, waiting: Mapping[str, int | None]) -> None:
+        """Before an epoch, too: one that fails again and again has rows waiting."""
+        for name, lag in waiting.items():
+            if lag is not None:
+                self._lag.labels(self._pipeline, name).set(lag)
 
     def _epoch(self, report: EpochReport) -> None:
         own = self._pipeline
@@ -111,9 +121,7 @@ class Exporter:
             self._letters.labels(own, kind).inc(rows)
         for step, seconds in report.seconds.items():
             self._steps.labels(own, step).inc(seconds)
-        for name, lag in report.lag.items():
-            if lag is not None:
-                self._lag.labels(own, name).set(lag)
+        self._show_lag(report.lag)
         for name, seconds in _event_times(report.watermarks).items():
             self._watermark.labels(own, name).set(seconds)
         self._epochs.labels(own).inc()

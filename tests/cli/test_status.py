@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,6 +119,18 @@ def test_a_run_of_another_pipeline_says_nothing_of_this_one(project: Path, sqlst
     )
     assert sqlstream("run", "other.sql", "--state-dir", ".sqlstream/a")[0] in (3, 4)
     assert [(one["state"], one["problems"]) for one in status(sqlstream, "a.sql")] == [("ended", [])]
+
+
+def test_rows_that_no_epoch_gets_through_wait(project: Path, sqlstream: Command) -> None:
+    """A sink that fails again and again: the rows that it holds up are the lag, by which alerts go."""
+    assert sqlstream("run", "a.sql")[0] == 0
+    (project / "in" / "b.json").write_text('{"n": 3, "ts": "2026-01-01 10:08:00"}\n' * 7)
+    shutil.rmtree(project / "out")
+    (project / "out").write_text("a file where the folder was")
+    code, _, err = sqlstream("run", "a.sql", "--max-restarts", "1", "--restart-delay", "10 ms")
+    assert code == 5, err
+    [found] = status(sqlstream, "a.sql")
+    assert (found["state"], found["epoch"], found["lag"]) == ("failed", 1, {"t": 7})
 
 
 def test_the_folder_of_a_sink_is_no_pipeline(project: Path, sqlstream: Command) -> None:

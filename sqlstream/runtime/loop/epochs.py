@@ -12,7 +12,7 @@ whatever breaks off after it leaves sinks that are committed again; `recovery` s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -66,6 +66,7 @@ class EpochLoop:
         on_epoch: Callable[[EpochReport], None] = lambda report: None,
         on_up: Callable[[], None] = lambda: None,
         on_phase: Callable[[str], None] = lambda text: None,
+        on_lag: Callable[[Mapping[str, int | None]], None] = lambda lag: None,
         totals: Totals | None = None,
         check_lease: Callable[[], None] = lambda: None,
         faults: Faults = no_faults,
@@ -83,6 +84,7 @@ class EpochLoop:
         self._stop = stop
         self._on_up = on_up
         self._on_phase = on_phase
+        self._on_lag = on_lag
         self._last_trouble: str | None = None
         self._checked = False
         self._check_lease = check_lease
@@ -179,6 +181,7 @@ class EpochLoop:
             begun = self._clock()
             ready = self._planner.look()
             if ready.worth_it:
+                self._on_lag(self._planner.waiting())
                 if not self._checked:
                     self._outputs.check(committed_epoch(self._state.last))
                     self._checked = True

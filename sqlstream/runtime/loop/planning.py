@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import SourcePlan
@@ -101,16 +101,23 @@ class EpochPlanner:
             if name not in self._state.finished and isinstance(source, Reaching):
                 source.reach()
 
+    def waiting(self) -> dict[str, int | None]:
+        """The rows that wait behind the last committed epoch, by source, as the last look has seen them."""
+        return self._waiting(self._state.finished)
+
+    def _waiting(self, finished: Set[str]) -> dict[str, int | None]:
+        return {
+            name: source.lag(self._state.sources[name].position)
+            for name, source in self._program.sources.items()
+            if name not in finished
+        }
+
     def look(self) -> Ready:
         """Ask the sources what they have, and decide whether an epoch is worth it."""
         finished = self._state.finished
         if self._settings.drain:  # an epoch may have been replayed whose run was not to drain
             finished &= {name for name, state in self._state.sources.items() if state.drained}
-        waiting = {
-            name: source.lag(self._state.sources[name].position)
-            for name, source in self._program.sources.items()
-            if name not in finished
-        }
+        waiting = self._waiting(finished)
         tasks = self._settings.tasks()
         limits = self._admission.share(
             waiting,

@@ -241,6 +241,7 @@ def _loop(run: Attempts, program: Program, decided: EditPlan, caches: _Caches) -
         on_epoch=reported,
         on_up=on_up,
         on_phase=request.on_phase,
+        on_lag=request.on_lag,
         totals=run.totals,
         check_lease=run.lease.check,
         faults=request.faults,

@@ -63,7 +63,7 @@ class RunRequest:
     `local_dir` is where machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and
     SIGTERM set `stop`, and a second one ends the run at once (Interrupted). `on_phase` gets in words what takes
     its time before the first epoch. `restart` goes before the strategy that the plan asks for; `on_restart` gets
-    of each.
+    of each. `on_lag` gets before each epoch how many rows wait by source (None: not known), also before one that fails.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `place_of` where an expression does that fails (`Planned.place_of`),
     `origin` is the savepoint that a new state directory begins with, `nodes` are what the plan's states were made of
@@ -88,6 +88,7 @@ class RunRequest:
     on_epoch: Callable[[EpochReport], None] = lambda report: None
     on_phase: Callable[[str], None] = lambda text: None
     on_restart: Callable[[Restart], None] = lambda restart: None
+    on_lag: Callable[[Mapping[str, int | None]], None] = lambda lag: None
     restart: RestartStrategy | None = None
     stop: StopFlag | None = None
     handle_signals: bool = False

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sqlstream.runtime.loop.progress import EpochReport
@@ -78,7 +78,11 @@ class StatusReporter:
             )
             request.on_restart(one)
 
-        return replace(request, on_epoch=epoch, on_phase=phase, on_restart=restart)
+        def lag(waiting: Mapping[str, int | None]) -> None:
+            self._status = replace(self._status, lag={**self._status.lag, **waiting})
+            request.on_lag(waiting)
+
+        return replace(request, on_epoch=epoch, on_phase=phase, on_restart=restart, on_lag=lag)
 
     def ended(self, outcome: str) -> None:
         """The run has ended as it should."""
