@@ -19,7 +19,7 @@ from sqlstream.unit_tests.versions import Versions
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
-#: What the clock is where a test sets none: that of golden runs.
+#: Where the clock of a test begins that sets none: at that of golden runs.
 CLOCK_US = int(CLOCK.timestamp() * 1_000_000)
 
 
