@@ -9,7 +9,7 @@ import pytest
 from sqlstream.unit_tests.reading import read_tests
 from sqlstream.unit_tests.yaml_nodes import parse_yaml
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
-from tests.unit_tests.support import refused, written
+from tests.unit_tests.support import passes, refused, written
 
 #: A test, the text at which the mistake is reported, and the message.
 MISTAKES = {
@@ -145,6 +145,13 @@ MISTAKES = {
         "2024-01-01",
         "TST005 the clock goes",
     ),
+    "a column twice": ("given: {bids: [{id: 1, ID: 2}]}", "ID", "TST002 `ID` stands twice"),
+    "an expected column twice": ("expect: {totals: [{id: 1, ID: 2}]}", "ID", "TST002 `ID` stands twice"),
+    "a csv column twice": (
+        "expect: {totals: {format: csv, rows: 'id,Id'}}",
+        "'id,Id",
+        "TST002 `Id` stands twice",
+    ),
     "a key twice": ("given: {}\n  given: {}", "given: {}\n", "TST002 the key `given` stands twice"),
 }
 
@@ -200,6 +207,70 @@ def test_fields_of_rows_in_columns(tmp_path: Path) -> None:
     assert [d.message for d in found] == ["`who` has no field `nam`", "`who.at` has no field `y`"]
     (found_,) = refused(tmp_path, "- name: x\n  given: {t: [{who: {name: a, at: {x: b}}}]}", sql)
     assert found_.code == "TST005"
+
+
+TYPES = """
+    CREATE TABLE t (d DECIMAL(10, 2), a ARRAY<INT>, day DATE, time TIME(0), ts TIMESTAMP(6), tz TIMESTAMP_LTZ(6),
+      r ROW<x DECIMAL(10, 2), y BOOLEAN, at DATE, s STRING>, m MAP<INT, DECIMAL(4, 1)>, v ARRAY<STRING>)
+    WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+    CREATE TABLE o WITH ('connector' = 'print') AS SELECT * FROM t;
+    """
+LOST = {
+    "d: 1.555": "1.555",
+    "d: '1e-3'": "'1e-3'",
+    "a: [1, 1.6]": "1.6]",
+    "a: [true]": "true",
+    "a: '[1, 1.6]'": "'[1",
+    "day: 2024-01-01 12:00:00": "2024",
+    "day: 2024-01-01T00:00:01": "2024",
+    "time: 2024-01-01 12:00:00": "2024",
+    "time: 12:00:00+02": "12",
+    "ts: 2024-01-01 12:00:00+02": "2024",
+    "ts: 2024-01-01 12:00:00.1234567": "2024",
+    "tz: 2024-01-01 12:00:00.1234567Z": "2024",
+    "r: {x: 1.555}": "1.555",
+    "r: {y: 2}": "2}",
+    "r: {at: 2024-01-01 01:00}": "2024",
+    "m: {1: 1.55}": "1.55",
+    "m: {1.5: 1.5}": "1.5: 1.5",
+}
+
+
+@pytest.mark.parametrize("table", ["given: {t", "expect: {o"])
+@pytest.mark.parametrize("cell", LOST)
+def test_no_value_loses_something(tmp_path: Path, cell: str, table: str) -> None:
+    (found,) = refused(tmp_path, f"- name: x\n  {table}: [{{{cell}}}]}}", TYPES)
+    assert found.code == "TST005"
+    assert found.notes
+    assert found.span is not None
+    line = (tmp_path / "p.test.yaml").read_text().splitlines()[found.span.line - 1]
+    assert line[found.span.column - 1 :].startswith(LOST[cell])
+
+
+def test_values_that_lose_nothing_are_what_they_say(tmp_path: Path) -> None:
+    passes(
+        tmp_path,
+        """
+        - name: x
+          given:
+            t:
+              - {d: 1.500, a: [1, 2.0], day: 2024-01-01 00:00:00, time: 12:00:00, ts: 2024-01-01T12:00:00.1234560Z,
+                 tz: 2024-01-01 12:00:00+02, r: {x: 1.550, y: TRUE, at: 2024-01-01, s: TRUE}, m: {1: 1.50}, v: [1.50, on]}
+          expect:
+            o:
+              - {d: 1.5, a: '[1, 2]', day: 2024-01-01, time: 12:00, ts: 2024-01-01 12:00:00.123456,
+                 tz: 2024-01-01 10:00:00, r: {x: 1.55, y: true, at: 2024-01-01, s: "TRUE"},
+                 m: '{"1": 1.5}', v: ["1.50", "on"]}
+        """,
+        TYPES,
+    )
+
+
+def test_a_key_that_stands_twice_in_a_value(tmp_path: Path) -> None:
+    for cell in ("r: {x: 1, X: 2}", """r: '{"x": 1, "x": 2}'""", """m: '{"1": 1, "1": 2}'"""):
+        (found,) = refused(tmp_path, f"- name: x\n  given: {{t: [{{{cell}}}]}}", TYPES)
+        assert found.code == "TST002", found
+        assert " stands twice" in found.message
 
 
 @pytest.mark.parametrize(
