@@ -293,6 +293,35 @@ def test_what_is_no_yaml_is_reported(text: str, message: str) -> None:
     assert found.span is not None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "given: {bids: [{id: 1}]}",
+        "expect: {}",
+        "expect: {totals: [{}, {}]}",
+        "steps: [{given: {bids: [{id: 1}]}}, {expect: {totals: [{}]}}, {drain: true}]",
+        "steps: [{late: {bids: [{}]}}]",
+    ],
+)
+def test_a_test_that_expects_nothing(tmp_path: Path, text: str) -> None:
+    (found,) = refused(tmp_path, f"- name: x\n  {text}")
+    assert (found.code, found.message) == ("TST002", "the test `x` expects nothing")
+    assert found.span is not None
+    assert found.help is not None
+
+
+def test_no_rows_are_an_expectation(tmp_path: Path) -> None:
+    passes(
+        tmp_path,
+        """
+        - {name: none, expect: {totals: []}}
+        - {name: no changes, expect: {totals: {changes: []}}}
+        - {name: none is late, late: {bids: []}}
+        - {name: all is used, dead_letters: []}
+        """,
+    )
+
+
 def _mistakes_of(file: Path) -> list[Diagnostic]:
     with pytest.raises(DiagnosticError) as caught:
         read_tests(file)
