@@ -213,3 +213,59 @@ def test_a_sink_can_be_written_anew(tmp_path: Path) -> None:
               expect: {{minutes: []}}
         """,
     ) == ["step 2|`minutes`|1 row unexpected"]
+
+
+FILES = """
+CREATE TABLE t (id BIGINT, v INT) WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+CREATE TABLE p (id BIGINT, v INT) WITH ('connector' = 'filesystem', 'path' = '/nowhere/p', 'format' = 'json');
+CREATE TABLE q (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '/nowhere/q', 'format' = 'json');
+INSERT INTO p SELECT id, v FROM t WHERE v > 1;
+INSERT INTO q SELECT id FROM t;
+"""
+
+
+def test_files_begin_anew_only_where_none_are(tmp_path: Path) -> None:
+    edit = "edit: {replace: {WHERE v > 1: WHERE v > 0}, rewrite: p}"
+    passes(
+        tmp_path,
+        f"""
+        - name: rows are there
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}, {{id: 2, v: 2}}]}}
+            - {edit}
+              error: STA026
+        - name: none are
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}]}}
+              expect: {{p: []}}
+            - {edit}
+              expect: {{p: [{{id: 1}}]}}
+        - name: elsewhere none are
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}, {{id: 2, v: 2}}]}}
+            - edit: {{replace: {{WHERE v > 1: WHERE v > 0, /nowhere/p: /nowhere/other}}, rewrite: p}}
+              expect: {{p: [{{id: 1}}, {{id: 2}}]}}
+        - name: left out for a while
+          steps:
+            - given: {{t: [{{id: 1, v: 2}}]}}
+            - edit: without.sql
+              given: {{t: [{{id: 2, v: 2}}]}}
+              expect: {{q: [{{id: 1}}, {{id: 2}}]}}
+            - edit: p.sql
+              error: STA030
+        """,
+        FILES,
+        without_sql=FILES.replace("INSERT INTO p SELECT id, v FROM t WHERE v > 1;", ""),
+    )
+    (outcome,) = tried(
+        tmp_path,
+        f"""
+        - name: old rows are not kept
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}, {{id: 2, v: 2}}]}}
+            - {edit}
+              expect: {{p: [{{id: 1}}, {{id: 2}}]}}
+        """,
+        FILES,
+    )
+    assert [d.code for d in outcome.diagnostics] == ["STA026"]
