@@ -102,6 +102,35 @@ def test_late_rows_that_nothing_expects_are_mentioned(tmp_path: Path) -> None:
     assert outcome.failures[0].note == "1 row of this step came late, and is not counted"
 
 
+SEVERAL = """
+CREATE TABLE t (id BIGINT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+CREATE TABLE a (n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE b (v BIGINT, n BIGINT) WITH ('connector' = 'print');
+INSERT INTO a SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end;
+INSERT INTO b SELECT v, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' MINUTE)) WHERE id > 1
+GROUP BY window_start, window_end, v;
+"""
+
+
+def test_a_row_that_is_late_for_several_operators_is_one_late_row(tmp_path: Path) -> None:
+    tests = """
+        - name: once each
+          steps:
+            - given: {t: [{id: 2, v: 1, ts: 2024-01-01 00:10:00}]}
+            - given:
+                t:
+                  - {id: 1, v: 1, ts: 2024-01-01 00:00:00}
+                  - {id: 2, v: 1, ts: 2024-01-01 00:00:00}
+                  - {id: 3, v: 1, ts: 2024-01-01 00:09:30}
+                  - {id: 2, v: 1, ts: 2024-01-01 00:00:00}
+              late: {t: [{id: 1}, {id: 2}, {id: 2}, {id: 3}]}
+              dead_letters: [{row: {id: 1, v: 1, ts: "2024-01-01 00:00:00"}}]
+        """
+    assert failed(tmp_path, tests, SEVERAL) == ["step 2|dead letters|6 rows unexpected"]  # of 7: 4 and 3
+
+
 CLOCKS = """
 CREATE TABLE t (id BIGINT, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
 CREATE TABLE stamps (id BIGINT, at TIMESTAMP_LTZ(3)) WITH ('connector' = 'print');
