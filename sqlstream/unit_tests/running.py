@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlstream.golden.sources import CLOCK
-from sqlstream.unit_tests.checks import Expected
+from sqlstream.unit_tests.checks import Expected, check_error
 from sqlstream.unit_tests.model import UnitTest, UnitTestFile, WrittenRows
 from sqlstream.unit_tests.outcome import Failure, Outcome, Status
-from sqlstream.unit_tests.script import ReadyStep, ready_steps
+from sqlstream.unit_tests.script import ReadyStep, Refused, ready_steps
 from sqlstream.unit_tests.steps import Steps
 from sqlstream.unit_tests.tables import Output
 from sqlstream.unit_tests.versions import Versions
@@ -49,9 +49,9 @@ class FileRunner:
     def _outcome(self, test: UnitTest, passed: Outcome) -> Outcome:
         try:
             texts = self.versions.texts(self.file.pipeline, test)
-            steps = ready_steps(test, texts, self.versions, self.duck, CLOCK_US)
+            steps, refused = ready_steps(test, texts, self.versions, self.duck, CLOCK_US)
             _check_expected(test)
-            failures = self._failures(steps)
+            failures = self._failures(steps) or _of_refused(refused)
         except DiagnosticError as error:
             sources = self._sources(error.diagnostics)
             self.versions.files |= {Path(d.span.file) for d in error.diagnostics if d.span is not None}
@@ -79,6 +79,14 @@ class FileRunner:
     def _sources(self, diagnostics: Sequence[Diagnostic]) -> list[tuple[str, str]]:
         """The texts that diagnostics are about, as they were planned, where the file has another."""
         return self.versions.edited_texts({d.span.file for d in diagnostics if d.span is not None})
+
+
+def _of_refused(refused: Refused | None) -> tuple[Failure, ...]:
+    """What is otherwise than expected of a step that is refused before it runs."""
+    if refused is None or refused.step.error is None:
+        return ()
+    failure = check_error(refused.step.label, refused.step.error, refused.diagnostics)
+    return () if failure is None else (failure,)
 
 
 def _check_expected(test: UnitTest) -> None:

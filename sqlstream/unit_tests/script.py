@@ -58,6 +58,14 @@ class ReadyStep:
     dead_letters: Expected | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A step whose text is refused before it runs, where it must end with an error."""
+
+    step: Step
+    diagnostics: tuple[Diagnostic, ...]
+
+
 @dataclass(slots=True)
 class _Making:
     """What is collected while a test is made ready."""
@@ -69,19 +77,29 @@ class _Making:
 
 def ready_steps(
     test: UnitTest, texts: list[Text], versions: Versions, duck: DuckSession, clock_us: int
-) -> list[ReadyStep]:
-    """The steps of a test, ready to run; without a clock of its own, a test begins at `clock_us`.
+) -> tuple[list[ReadyStep], Refused | None]:
+    """The steps of a test, ready to run; and its last step, if that is to end with an error and its text can't be planned.
 
-    Until it writes a clock, that goes on to the latest time that was given: see `latest_us`.
+    Without a clock of its own, a test begins at `clock_us`. Until it writes one, the clock goes on to the latest time that
+    was given: see `latest_us`.
+
     Raises DiagnosticError with all mistakes of the pipeline, or all of the test.
     """
     making = _Making(test, duck)
     names = viewed([one for step in test.steps for one in step.expect], test)
     made: list[ReadyStep] = []
     edits, is_written = 0, False
+    refused: Refused | None = None
     for number, (step, text) in enumerate(zip(test.steps, texts, strict=True), 1):
         edits += step.edit is not None
-        version = versions.version(text, names, edits)
+        try:
+            version = versions.version(text, names, edits)
+        except DiagnosticError as error:
+            if step.error is None:
+                raise
+            refused = Refused(step, error.diagnostics)
+            _check_end(step, step.error, making, is_last=number == len(texts))
+            break
         clock_us = _clock(step.clock, clock_us, making, is_first=not made)
         ready = _ready(step, version, clock_us, making)
         is_written = is_written or step.clock is not None
@@ -92,7 +110,7 @@ def ready_steps(
             _check_end(step, step.error, making, is_last=number == len(texts))
     if making.mistakes:
         raise DiagnosticError(*dict.fromkeys(making.mistakes))
-    return made
+    return made, refused
 
 
 def _check_end(step: Step, error: Scalar, making: _Making, *, is_last: bool) -> None:

@@ -98,7 +98,7 @@ def _results(file: Path, versions: Versions, duck: DuckSession) -> list[Sample]:
     """What each sink has after the rows of the one test of a file. Raises DiagnosticError."""
     tests = read_tests(file)
     (test,) = tests.tests
-    ready = ready_steps(test, versions.texts(tests.pipeline, test), versions, duck, CLOCK_US)
+    ready, _ = ready_steps(test, versions.texts(tests.pipeline, test), versions, duck, CLOCK_US)
     steps = Steps(duck, ready)
     steps.failures()
     sinks = ready[-1].version.planned.physical.sinks

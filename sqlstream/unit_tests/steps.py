@@ -18,7 +18,7 @@ from sqlstream.storage.dead_letter import FOLDER
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream.unit_tests import content
-from sqlstream.unit_tests.checks import Expected, check_plan, check_rows
+from sqlstream.unit_tests.checks import Expected, check_error, check_plan, check_rows
 from sqlstream.unit_tests.connectors import MemoryConnectors
 from sqlstream.unit_tests.memory import Memory
 from sqlstream.unit_tests.outcome import Failure
@@ -84,9 +84,11 @@ class _Step:
             self._give()
             self._run(decided)
         except DiagnosticError as error:
-            codes = [diagnostic.code for diagnostic in error.diagnostics]
-            if step.error is None or self._test.of_views or step.error.text not in codes:
+            if step.error is None:
                 raise
+            failure = check_error(step.label, step.error, error.diagnostics)
+            if failure is not None and not self._test.of_views:
+                yield failure
             return
         if step.error is not None and not self._test.of_views:
             summary = f"the step ended without the error {step.error.text}"
