@@ -133,6 +133,37 @@ def test_a_skeleton_passes_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "is there already" in capsys.readouterr().err
 
 
+def test_a_skeleton_expects_all_rows_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("1,2024-01-01 00:00:00\nx,y,z\n2,2024-01-01 00:10:00\n")
+    file = tmp_path / "p.sql"
+    windows = """
+        CREATE TABLE {name} WITH ('connector' = 'print') AS SELECT window_start, COUNT(*) AS n
+        FROM TABLE(HOP(TABLE t, DESCRIPTOR(at), INTERVAL '{slide}' SECOND, INTERVAL '60' MINUTE))
+        GROUP BY window_start, window_end;
+        """
+    file.write_text(
+        """
+        CREATE TABLE t (id BIGINT, at TIMESTAMP(3), f STRING METADATA FROM 'file.path', g STRING METADATA FROM 'file.name',
+          WATERMARK FOR at AS at)
+        WITH ('connector' = 'filesystem', 'path' = 'a.csv', 'format' = 'csv');
+        CREATE TABLE o WITH ('connector' = 'print') AS SELECT id, g FROM t;
+        CREATE TABLE nulls WITH ('connector' = 'print') AS SELECT NULLIF(id, id) AS n FROM t;
+        """
+        + windows.format(name="some", slide=60)
+        + windows.format(name="many", slide=15)
+    )
+    assert run_cli(["test", "--new", str(file)]) == 0
+    err = capsys.readouterr().err
+    assert "warning[TST011]: `t`: 1 row could not be read" in err
+    text = (tmp_path / "p.test.yaml").read_text()
+    assert "        - {id: 2, at: 2024-01-01 00:10:00, g: a.csv}" in text.splitlines(), text
+    assert '      # "many" has 280 rows, which is too many to write: give fewer' in text.splitlines()
+    assert "      many:" not in text
+    assert "        - {n: null}" in text.splitlines()
+    assert text.count("window_start") == 70
+    assert run_cli(["test", str(file)]) == 0
+
+
 def test_a_skeleton_of_a_pipeline_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "p.sql"
     file.write_text("SELECT a FROM b")
