@@ -282,6 +282,10 @@ def test_a_key_that_stands_twice_in_a_value(tmp_path: Path) -> None:
         ("{[a]: 1}", "a key must be a word"),
         ("a: {<<: 1}", "`<<` takes keys and values of another place"),
         ("a: 'x", "this is no YAML: found unexpected end of stream"),
+        ("unit_tests: &a [*a]", "what is named here has itself in it"),
+        ("unit_tests: &a\n  - name: x\n    given: {b: *a}", "what is named here has itself in it"),
+        ("unit_tests: &a {<<: *a}", "what is named here has itself in it"),
+        ("[" * 900 + "]" * 900, "the file has too many lists and keys within each other"),
         ("a: 1\n---\nb: 1", "this is no YAML: but found another document"),
     ],
 )
