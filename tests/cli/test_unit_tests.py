@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from sqlstream.cli.main import run_cli
+from sqlstream.unit_tests.watching import wait
 from tests.e2e.test_signals import tree
 from tests.unit_tests.support import written
 
@@ -203,6 +205,32 @@ def test_a_watch_runs_again_what_has_changed(tests: Path) -> None:
     assert text.count(f"FAIL {tests}") == 1
     assert f"ok   {tests}  2 tests" in text
     assert "Traceback" not in text
+
+
+def test_a_watch_goes_on_when_its_file_is_gone_for_a_moment(
+    tests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tests.read_text()
+    pauses = 0
+
+    def sleep(seconds: float) -> None:
+        """Each time that the watch waits, something becomes of the file."""
+        nonlocal pauses
+        pauses += 1
+        match pauses:
+            case 1:
+                tests.unlink()
+            case 4:
+                tests.write_text(text.replace("n: 2", "n: 1"))
+            case 7:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("sqlstream.unit_tests.watching.wait", partial(wait, sleep=sleep))
+    assert run_cli(["test", str(tests), "--watch", "-j", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count(f"FAIL {tests}") == 1
+    assert out.count(f"ok   {tests}") == 1
+    assert err.count("watching") == 2
 
 
 def _until(file: Path, text: str, times: int) -> None:
