@@ -130,13 +130,14 @@ class _Run:
         try:
             while True:
                 seen = look(self._watched(last))
-                found, seconds = self._run(due)
-                last |= {one.path: one for one in found}
-                self._end(found, seconds)
-                seen = {**look(self._watched(last)), **seen}
-                click.echo("watching; Ctrl-C ends it\n", err=True)
-                changed = wait(seen, self._known)
-                due = [p for p in self._known() if p not in last or last[p].watched & changed]
+                if due or not last:
+                    found, seconds = self._run(due)
+                    last |= {one.path: one for one in found}
+                    self._end(found, seconds)
+                    seen = {**look(self._watched(last)), **seen}
+                    click.echo("watching; Ctrl-C ends it\n", err=True)
+                changed = wait(seen, self._there)
+                due = [p for p in self._there() if p not in last or last[p].watched & changed]
         except KeyboardInterrupt:
             return 0 if all(one.ok for one in last.values()) else 1
 
@@ -145,8 +146,25 @@ class _Run:
 
         return test_files(self._files)
 
+    def _there(self) -> list[Path]:
+        """Those that are there: an editor may take a file away for a moment, to put another in its place."""
+        try:
+            return self._known()
+        except DiagnosticError:
+            known = (self._of(path) for path in self._files)
+            return list(dict.fromkeys(path for paths in known for path in paths))
+
+    @staticmethod
+    def _of(path: Path) -> list[Path]:
+        from sqlstream.unit_tests.discovery import test_files
+
+        try:
+            return test_files([path])
+        except DiagnosticError:
+            return []
+
     def _watched(self, last: dict[Path, FileOutcome]) -> set[Path]:
-        return {*self._known(), *(path for one in last.values() for path in one.watched)}
+        return {*self._there(), *(path for one in last.values() for path in one.watched)}
 
     def _run(self, files: Sequence[Path]) -> tuple[list[FileOutcome], float]:
         from sqlstream.unit_tests.parallel import run_all, selected

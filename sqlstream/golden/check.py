@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.golden import files
-from sqlstream.golden.compare import Difference, compare
+from sqlstream.golden.compare import CANCELLED, Difference, compare
 from sqlstream.golden.paths import directives, golden_file, golden_folder
 from sqlstream.golden.results import actual_rows, expected_rows
 from sqlstream.golden.rows import Rows
@@ -86,7 +86,9 @@ def check(
     sinks = []
     for name, rows in actual.sinks.items():
         file = golden_file(pipeline.folder, name)
-        difference = compare(files.read(file, rows.schema), rows) if file.is_file() else None
+        difference = (
+            compare(files.read(file, rows.schema), rows, cancelled=CANCELLED) if file.is_file() else None
+        )
         sinks.append(SinkOutcome(name, file, rows.schema, len(rows.rows), difference))
     return _outcome(pipeline, sinks, actual.result.dead_letters)
 
@@ -115,7 +117,7 @@ def _against_former(file: Path, rows: Rows) -> Difference | None:
         former = files.read(file, rows.schema)
     except DiagnosticError:  # other columns: nothing to compare with
         return None
-    return compare(former, rows)
+    return compare(former, rows, cancelled=CANCELLED)
 
 
 def _outcome(pipeline: Pipeline, sinks: list[SinkOutcome], dead_letters: Mapping[str, int]) -> Outcome:

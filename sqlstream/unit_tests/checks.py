@@ -16,7 +16,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.spec import Schema
 from sqlstream_operators.plan.types import VARCHAR
-from sqlstream_planner.diagnostics import Span, counted
+from sqlstream_planner.diagnostics import Diagnostic, Span, counted
 
 _DROP = "DROP"
 
@@ -95,6 +95,15 @@ def _other_order(
         tuple(c.type.is_numeric for c in columns),
         changed=tuple(moved),
     )
+
+
+def check_error(step: str, expected: Scalar, diagnostics: Sequence[Diagnostic]) -> Failure | None:
+    """Compare the code of the message that a step must end with with those of the messages that it ended with."""
+    codes = list(dict.fromkeys(diagnostic.code for diagnostic in diagnostics))
+    if expected.text in codes:
+        return None
+    summary = f"the step ended with {' and '.join(codes)}, and not with {expected.text}"
+    return Failure(step, "error", summary, expected.span, note=diagnostics[0].message)
 
 
 def check_plan(

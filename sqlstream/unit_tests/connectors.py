@@ -34,11 +34,14 @@ from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.row_kinds import count_changes
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import with_weight
+from sqlstream_operators.errors import TargetError
 from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.spec import Column, DimensionSpec, Schema, SinkSpec, SourceSpec
 from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.catalog.descriptor import ONE_ROW
 
+#: The options that say where a sink is that writes files.
+_DIRECTORY = ("path",)
 _GIVEN, _CHANGES = "__unit_test_given", "__unit_test_changes"
 
 
@@ -59,8 +62,10 @@ class MemoryConnectors:
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The driver's half of a sink."""
         content = self.memory.target(spec, context.known_as or spec.name)
-        edits = REGISTERED.descriptors[spec.connector].sink.records_epochs
-        return KeptTable(content, spec, self.duck) if edits else KeptRows(content)
+        abilities = REGISTERED.descriptors[spec.connector].sink
+        if abilities.records_epochs:
+            return KeptTable(content, spec, self.duck)
+        return KeptFiles(content, spec.name) if abilities.place == _DIRECTORY else KeptRows(content)
 
     def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
         """The driver's half of a table that lookup joins read."""
@@ -199,6 +204,43 @@ class KeptRows:
         """Nothing was staged."""
 
 
+class KeptFiles(KeptRows):
+    """One in the place of a directory of files, which can begin only where none are."""
+
+    def __init__(self, content: Content, name: str) -> None:
+        super().__init__(content)
+        self._name = name
+
+    def begin_with(self, edit: TargetEdit) -> None:
+        """The next epoch that is committed does this first."""
+        self._edit = edit
+
+    def is_vacant(self) -> bool:
+        """Whether it has no rows."""
+        return self._content.is_empty
+
+    def epoch_there(self) -> int | None:
+        """What a directory does not show."""
+        return None
+
+    def check(self, *, previous: int) -> None:
+        """Raise TargetError where rows are that would be mixed with those of an epoch behind `previous`."""
+        if self._content.is_empty:
+            return
+        if self._edit is TargetEdit.REWRITE:
+            raise TargetError(f"the directory of `{self._name}` would be rewritten, but has files")
+        if not previous:
+            raise TargetError(
+                f"the directory of `{self._name}` has rows from before it was left out",
+                ("the steps before this one wrote them",),
+                "name another place in the edit",
+            )
+
+    def look(self, epochs: Collection[int]) -> None:
+        """The same, as one of these epochs left it."""
+        self.check(previous=max(epochs))
+
+
 class KeptTable(KeptRows):
     """One in the place of a table of a database, which an edit can alter, replace or begin anew."""
 
@@ -227,7 +269,7 @@ class KeptTable(KeptRows):
 
     def is_vacant(self) -> bool:
         """Whether it has no rows."""
-        return not any(written.tables for written in self._content.epochs.values())
+        return self._content.is_empty
 
     def epoch_there(self) -> int | None:
         """The last epoch that is in it."""

@@ -57,6 +57,11 @@ class Content:
     epochs: dict[int, Written] = field(default_factory=dict)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it was given no rows."""
+        return not any(written.tables for written in self.epochs.values())
+
+    @property
     def last(self) -> int | None:
         """The last epoch that gave anything."""
         return max(self.epochs, default=None)

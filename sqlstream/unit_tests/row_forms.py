@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlstream.golden.files import records
@@ -82,6 +82,8 @@ def _of_csv(rows: WrittenRows) -> Iterator[LocatedRow]:
             first, "TST006", "the text has no header", help="write the names of the columns in its first line"
         )
     names = [(cell or "").strip() for cell in found[0][1]]
+    for mistake in twice([Scalar(name, True, first) for name in names]):
+        raise DiagnosticError(mistake)
     places = names.index(CHANGE) if rows.changes and CHANGE in names else -1
     if rows.changes and places < 0:
         refuse(
@@ -105,6 +107,21 @@ def _row(names: Sequence[str], cells: Sequence[str | None], at: Span, kind_at: i
         kind = one_of(Scalar(cells[kind_at] or "", True, at), f"`{CHANGE}`", KINDS)
     pairs = [pair for i, pair in enumerate(zip(names, cells, strict=True)) if i != kind_at]
     return LocatedRow(tuple((Scalar(n, True, at), _cell(c, at)) for n, c in pairs), at, kind)
+
+
+def twice(names: Iterable[Scalar]) -> Iterator[Diagnostic]:
+    """TST002 for each name that stands a second time, in whatever case."""
+    seen: dict[str, Scalar] = {}
+    for name in names:
+        first = seen.setdefault(name.text.lower(), name)
+        if first is not name:
+            yield Diagnostic(
+                "TST002",
+                f"`{name.text}` stands twice",
+                name.span,
+                (f"first as `{first.text}` on line {first.span.line}: names are the same in capitals",),
+                "leave one of them out",
+            )
 
 
 def _cell(text: str | None, at: Span) -> Scalar:

@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlstream.golden.sources import CLOCK
-from sqlstream.unit_tests.checks import Expected
-from sqlstream.unit_tests.model import UnitTest, UnitTestFile
+from sqlstream.unit_tests.checks import Expected, check_error
+from sqlstream.unit_tests.model import UnitTest, UnitTestFile, WrittenRows
 from sqlstream.unit_tests.outcome import Failure, Outcome, Status
-from sqlstream.unit_tests.script import ReadyStep, ready_steps
+from sqlstream.unit_tests.script import ReadyStep, Refused, ready_steps
 from sqlstream.unit_tests.steps import Steps
 from sqlstream.unit_tests.tables import Output
 from sqlstream.unit_tests.versions import Versions
+from sqlstream.unit_tests.yaml_nodes import Mapping
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, refuse
 
-#: What the clock is where a test sets none: that of golden runs.
+#: Where the clock of a test begins that sets none: at that of golden runs.
 CLOCK_US = int(CLOCK.timestamp() * 1_000_000)
 
 
@@ -48,8 +49,9 @@ class FileRunner:
     def _outcome(self, test: UnitTest, passed: Outcome) -> Outcome:
         try:
             texts = self.versions.texts(self.file.pipeline, test)
-            steps = ready_steps(test, texts, self.versions, self.duck, CLOCK_US)
-            failures = self._failures(steps)
+            steps, refused = ready_steps(test, texts, self.versions, self.duck, CLOCK_US)
+            _check_expected(test)
+            failures = self._failures(steps) or _of_refused(refused)
         except DiagnosticError as error:
             sources = self._sources(error.diagnostics)
             self.versions.files |= {Path(d.span.file) for d in error.diagnostics if d.span is not None}
@@ -77,6 +79,41 @@ class FileRunner:
     def _sources(self, diagnostics: Sequence[Diagnostic]) -> list[tuple[str, str]]:
         """The texts that diagnostics are about, as they were planned, where the file has another."""
         return self.versions.edited_texts({d.span.file for d in diagnostics if d.span is not None})
+
+
+def _of_refused(refused: Refused | None) -> tuple[Failure, ...]:
+    """What is otherwise than expected of a step that is refused before it runs."""
+    if refused is None or refused.step.error is None:
+        return ()
+    failure = check_error(refused.step.label, refused.step.error, refused.diagnostics)
+    return () if failure is None else (failure,)
+
+
+def _check_expected(test: UnitTest) -> None:
+    """Raise DiagnosticError (TST002) for a test that would pass whatever comes."""
+    for step in test.steps:
+        tables = [one.rows for one in (*step.expect, *step.late)]
+        tables += [] if step.dead_letters is None else [step.dead_letters]
+        if step.plan or step.error is not None or any(_says_something(rows) for rows in tables):
+            return
+    refuse(
+        test.span,
+        "TST002",
+        f"the test `{test.name}` expects nothing",
+        notes=("it would pass whatever the pipeline gives",),
+        help="write `expect: {name: [{column: value}]}` with a sink or view, or `late`, `dead_letters`, `plan` or `error`",
+    )
+
+
+def _says_something(rows: WrittenRows) -> bool:
+    """Whether rows are expected by any column, or none are."""
+    if rows.items is None or not rows.items.items:
+        return True
+    return not all(isinstance(row, Mapping) and _is_empty(row) for row in rows.items.items)
+
+
+def _is_empty(row: Mapping) -> bool:
+    return all(isinstance(value, Mapping) and not value.entries for _, value in row)
 
 
 def _sinks(step: ReadyStep) -> tuple[tuple[Output, Expected], ...]:

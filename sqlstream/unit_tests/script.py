@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
 from sqlstream.unit_tests.checks import Expected
+from sqlstream.unit_tests.clocks import latest_us
 from sqlstream.unit_tests.model import Step, TableRows, UnitTest, WrittenRows
 from sqlstream.unit_tests.tables import Output, changelogs, input_of, named_output, output_of, viewed
 from sqlstream.unit_tests.typed_rows import Shape, typed_rows
@@ -56,6 +58,14 @@ class ReadyStep:
     dead_letters: Expected | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A step whose text is refused before it runs, where it must end with an error."""
+
+    step: Step
+    diagnostics: tuple[Diagnostic, ...]
+
+
 @dataclass(slots=True)
 class _Making:
     """What is collected while a test is made ready."""
@@ -67,25 +77,40 @@ class _Making:
 
 def ready_steps(
     test: UnitTest, texts: list[Text], versions: Versions, duck: DuckSession, clock_us: int
-) -> list[ReadyStep]:
-    """The steps of a test, ready to run; without a clock of its own, a test begins at `clock_us`.
+) -> tuple[list[ReadyStep], Refused | None]:
+    """The steps of a test, ready to run; and its last step, if that is to end with an error and its text can't be planned.
+
+    Without a clock of its own, a test begins at `clock_us`. Until it writes one, the clock goes on to the latest time that
+    was given: see `latest_us`.
 
     Raises DiagnosticError with all mistakes of the pipeline, or all of the test.
     """
     making = _Making(test, duck)
     names = viewed([one for step in test.steps for one in step.expect], test)
     made: list[ReadyStep] = []
-    edits = 0
+    edits, is_written = 0, False
+    refused: Refused | None = None
     for number, (step, text) in enumerate(zip(test.steps, texts, strict=True), 1):
         edits += step.edit is not None
-        version = versions.version(text, names, edits)
+        try:
+            version = versions.version(text, names, edits)
+        except DiagnosticError as error:
+            if step.error is None:
+                raise
+            refused = Refused(step, error.diagnostics)
+            _check_end(step, step.error, making, is_last=number == len(texts))
+            break
         clock_us = _clock(step.clock, clock_us, making, is_first=not made)
-        made.append(_ready(step, version, clock_us, making))
+        ready = _ready(step, version, clock_us, making)
+        is_written = is_written or step.clock is not None
+        if not is_written:
+            clock_us = latest_us(clock_us, ready.given, ready.watermarks, duck)
+        made.append(replace(ready, clock_us=clock_us))
         if step.error is not None:
             _check_end(step, step.error, making, is_last=number == len(texts))
     if making.mistakes:
         raise DiagnosticError(*dict.fromkeys(making.mistakes))
-    return made
+    return made, refused
 
 
 def _check_end(step: Step, error: Scalar, making: _Making, *, is_last: bool) -> None:
@@ -214,10 +239,15 @@ def _clock(written: Scalar | None, before: int, making: _Making, *, is_first: bo
                 "TST005",
                 "the clock goes back",
                 written.span,
-                help="write the time of the step before, or later",
+                (f"it is {_shown(before)} by now: without `clock:` it is the latest time given",),
+                help="write that time or a later one, or a clock in the first step",
             )
         )
     return now
+
+
+def _shown(time_us: int) -> str:
+    return str(datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(microseconds=time_us))
 
 
 def _micros(value: Scalar, what: str, duck: DuckSession) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlstream.connectors.api import ConnectorContext, Limits
+from sqlstream.connectors.api import ConnectorContext, Limits, Split, SplitReader
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.golden.rows import Row
 from sqlstream.storage.run_folder import RunFolder
@@ -25,15 +25,16 @@ from sqlstream.unit_tests.versions import Version, Versions
 from sqlstream.unit_tests.worker import ready
 from sqlstream.unit_tests.yaml_nodes import Scalar
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import OperatorError
+from sqlstream_operators.errors import DataError, OperatorError
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.spec import DimensionSpec, SourceSpec
 from sqlstream_operators.plan.types import NESTED, VARCHAR, Kind, SqlType, quote_identifier
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.catalog.descriptor import ONE_ROW
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, counted
 
-_ROWS, _SHOWN = 5, 20
+#: How many rows of a source are given, and of how many at most a sink is expected to have what it has.
+_ROWS, _EXPECTED = 5, 200
 _SAMPLED = "__unit_test_sample"
 #: A text that YAML takes as it is, and for nothing else.
 _PLAIN = re.compile(r"-?[A-Za-z0-9_./+][A-Za-z0-9_./ +-]*(:[0-9][A-Za-z0-9_./ +-]*)*")
@@ -50,12 +51,16 @@ class Skeleton:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows of a source as text cells, the kinds of changes in front where it gives changes."""
+    """Rows of a table as text cells, the kinds of changes in front where it gives changes.
+
+    `unread` are rows of a source that can't be read.
+    """
 
     name: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     changes: bool = False
+    unread: int = 0
 
 
 def write_skeleton(pipeline: Path) -> Skeleton:
@@ -83,7 +88,16 @@ def write_skeleton(pipeline: Path) -> Skeleton:
             samples.append(_sample(version, spec, shape, pipeline.parent, duck, dimension=dimension))
         except (DiagnosticError, OperatorError, OSError) as error:
             samples.append(Sample(spec.name, shape.columns, []))
-            warnings.append(_unread(spec, error))
+            why = (
+                error.diagnostics[0].message
+                if isinstance(error, DiagnosticError)
+                else str(error).splitlines()[0]
+            )
+            warnings.append(_unread(f"`{spec.name}`: no rows were read", why))
+        else:
+            if samples[-1].unread:
+                found = f"`{spec.name}`: {counted(samples[-1].unread, 'row')} could not be read"
+                warnings.append(_unread(found, "a test can't give malformed rows: the others are in it"))
     file.write_text("\n".join(_lines(pipeline, samples, ())) + "\n", encoding="utf-8")
     try:
         made = _results(file, versions, duck)
@@ -98,11 +112,11 @@ def _results(file: Path, versions: Versions, duck: DuckSession) -> list[Sample]:
     """What each sink has after the rows of the one test of a file. Raises DiagnosticError."""
     tests = read_tests(file)
     (test,) = tests.tests
-    ready = ready_steps(test, versions.texts(tests.pipeline, test), versions, duck, CLOCK_US)
+    ready, _ = ready_steps(test, versions.texts(tests.pipeline, test), versions, duck, CLOCK_US)
     steps = Steps(duck, ready)
     steps.failures()
     sinks = ready[-1].version.planned.physical.sinks
-    return [Sample(s.name, s.schema, rows(steps.memory.content(s), s, duck)[:_SHOWN]) for s in sinks]
+    return [Sample(s.name, s.schema, rows(steps.memory.content(s), s, duck)) for s in sinks]
 
 
 def _read(version: Version) -> Iterator[tuple[SourceSpec, bool]]:
@@ -121,7 +135,10 @@ def _sample(
         raise DiagnosticError(Diagnostic("TST011", f"the connector '{spec.connector}' reads from a server"))
     table = version.planned.catalog.table(spec.name)
     changes = not dimension and table is not None and descriptor.gives_changes(table.settings)
-    columns = (*shape.columns, *((Column(KIND_COLUMN, VARCHAR),) if changes else ()))
+    # Metadata that nothing asks for is not read.
+    asked = {c.name for c in spec.physical} | {m.name for m in spec.metadata}
+    given = tuple(c for c in shape.columns if c.name in asked)
+    columns = (*given, *((Column(KIND_COLUMN, VARCHAR),) if changes else ()))
     with RunFolder("sample-") as scratch:
         context = ConnectorContext(
             CheckpointStore(scratch.path, sync=False), str(folder.absolute()), folder="sources/0", paced=False
@@ -140,14 +157,25 @@ def _sample(
         plan = source.plan(source.initial_position(), Limits(rows=_ROWS, tasks=1))
         if not plan.splits:
             return Sample(spec.name, shape.columns, [])
-        REGISTERED.reader(spec, context.base_dir).open_strict(duck, _SAMPLED, plan.splits[0], queries=1)
-        try:
-            found = _texts(duck, columns)
-        finally:
-            duck.drop(_SAMPLED)
+        found, unread = _read_from(REGISTERED.reader(spec, context.base_dir), plan.splits[0], columns, duck)
     if changes:
         found = [(row[-1], *row[:-1]) for row in found]
-    return Sample(spec.name, shape.columns, found, changes)
+    return Sample(spec.name, columns[: len(columns) - changes], found, changes, unread)
+
+
+def _read_from(
+    reader: SplitReader, split: Split, columns: Sequence[Column], duck: DuckSession
+) -> tuple[Sequence[Row], int]:
+    """The first rows of a split, and how many of it are malformed."""
+    try:
+        reader.open_strict(duck, _SAMPLED, split, queries=1)
+        return _texts(duck, columns), 0
+    except DataError:
+        duck.drop(_SAMPLED)
+        bad = reader.open_lenient(duck, _SAMPLED, split)
+        return _texts(duck, columns), len(bad)
+    finally:
+        duck.drop(_SAMPLED)
 
 
 def _texts(duck: DuckSession, columns: Sequence[Column]) -> Sequence[Row]:
@@ -155,14 +183,9 @@ def _texts(duck: DuckSession, columns: Sequence[Column]) -> Sequence[Row]:
     return cells_of(duck.query(f"SELECT {names} FROM {_SAMPLED} LIMIT {_ROWS}"), tuple(columns), duck)
 
 
-def _unread(spec: SourceSpec, error: Exception) -> Diagnostic:
-    why = error.diagnostics[0].message if isinstance(error, DiagnosticError) else str(error).splitlines()[0]
+def _unread(message: str, why: str) -> Diagnostic:
     return Diagnostic(
-        "TST011",
-        f"`{spec.name}`: no rows were read",
-        notes=(why,),
-        help="write rows of it into the file",
-        severity="warning",
+        "TST011", message, notes=(why,), help="write rows of it into the file", severity="warning"
     )
 
 
@@ -175,9 +198,13 @@ def _lines(pipeline: Path, samples: Sequence[Sample], results: Sequence[Sample])
         yield from table_lines(sample)
     if results:
         yield "    # What the pipeline gives now: keep it if it is right."
-    yield "    expect:" if results else "    expect: {}"
+    is_written = any(len(result.rows) <= _EXPECTED for result in results)
+    yield "    expect:" if is_written else "    expect: {}"
     for result in results:
-        yield from table_lines(result)
+        if len(result.rows) > _EXPECTED:
+            yield f"      # {json.dumps(result.name)} has {len(result.rows)} rows, which is too many to write: give fewer"
+        else:
+            yield from table_lines(result)
 
 
 def table_lines(sample: Sample) -> Iterator[str]:
@@ -194,7 +221,7 @@ def table_lines(sample: Sample) -> Iterator[str]:
             f"{_scalar(c.name, VARCHAR)}: {_scalar(cell, c.type)}"
             for c, cell in zip(sample.columns, cells, strict=True)
             if cell is not None
-        ]
+        ] or [f"{_scalar(sample.columns[0].name, VARCHAR)}: null"]
         kind = f"{row[0]}: " if sample.changes else ""
         inner = "{" + ", ".join(pairs) + "}"
         yield f"          - {kind}{inner}" if sample.changes else f"        - {inner}"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sqlstream.unit_tests.lossless import BOOLEANS, losses, lost, parsed
 from sqlstream.unit_tests.model import WrittenRows
-from sqlstream.unit_tests.row_forms import LocatedRow, located_rows
+from sqlstream.unit_tests.row_forms import LocatedRow, located_rows, twice
 from sqlstream.unit_tests.yaml_nodes import Items, Mapping, Node, Scalar
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
@@ -21,7 +22,6 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, sug
 _TEXTS = "__unit_test_texts"
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
-_BOOLEANS = frozenset({"true", "false"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ def _named(located: Sequence[LocatedRow], shape: Shape, mistakes: list[Diagnosti
     named: dict[str, None] = {}
     reported: set[str] = set()
     for row in located:
+        mistakes += twice([key for key, _ in row.cells])
         for key, _ in row.cells:
             found = shape.column(key.text)
             if found is not None:
@@ -123,19 +124,30 @@ def _text(row: LocatedRow, column: Column, shape: Shape, mistakes: list[Diagnost
             )
         return None
     if column.type.kind in NESTED or column.type.kind is Kind.JSON:
-        if isinstance(node, Scalar):
-            return node.text
-        _check_fields(node, column.type, column.name, mistakes)
-        return _json(node, column.type)
+        return _nested(node, column, mistakes)
     if not isinstance(node, Scalar):
         mistakes.append(_unfit(column, node.span, "a list" if isinstance(node, Items) else "keys and values"))
         return None
     wrong = (column.type.is_integer and not _INTEGER.fullmatch(node.text.replace("_", ""))) or (
-        column.type.kind is Kind.BOOLEAN and node.text.lower() not in _BOOLEANS
+        column.type.kind is Kind.BOOLEAN and node.text.lower() not in BOOLEANS
     )
-    if wrong:
-        mistakes.append(_unfit(column, node.span, f"'{node.text}'"))
+    why = lost(node.text, column.type)
+    if wrong or why is not None:
+        mistakes.append(_unfit(column, node.span, f"'{node.text}'", None if wrong else why))
     return node.text.replace("_", "") if column.type.is_integer else node.text
+
+
+def _nested(node: Node, column: Column, mistakes: list[Diagnostic]) -> str:
+    """A value of a nested type or JSON as the text of JSON; a text is JSON already."""
+    try:
+        within = parsed(node) if isinstance(node, Scalar) else node
+    except DiagnosticError as error:
+        mistakes += error.diagnostics
+        within = None
+    if within is not None:
+        _check_fields(within, column.type, column.name, mistakes)
+        mistakes += losses(within, column.type, column.name)
+    return node.text if isinstance(node, Scalar) else _json(node, column.type)
 
 
 def _unfit(column: Column, span: Span, value: str, why: str | None = None) -> Diagnostic:
@@ -155,6 +167,7 @@ def _check_fields(node: Node, type_: SqlType, what: str, mistakes: list[Diagnost
     if not isinstance(node, Mapping) or not type_.fields:
         return
     known = {name.lower(): inner for name, inner in type_.fields}
+    mistakes += twice([key for key, _ in node])
     for key, value in node:
         inner = known.get(key.text.lower())
         if inner is not None:
@@ -188,7 +201,9 @@ def _json(node: Node, type_: SqlType | None) -> str:
         return "[" + ", ".join(_json(item, element) for item in node.items) + "]"
     if node.is_null:
         return "null"
-    if node.plain and node.text.lower() in _BOOLEANS:
+    if type_ is not None and type_.kind is Kind.VARCHAR:
+        return json.dumps(node.text)
+    if node.plain and node.text.lower() in BOOLEANS:
         return node.text.lower()
     return node.text if node.plain and _NUMBER.fullmatch(node.text) else json.dumps(node.text)
 

@@ -82,6 +82,8 @@ def parse_yaml(text: str, file: str) -> Node:
     """
     try:
         node = yaml.compose(text, Loader=_LOADER)
+    except RecursionError:
+        raise _too_deep(file) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         span = None if mark is None else Span(file, mark.line + 1, mark.column + 1)
@@ -97,7 +99,15 @@ def parse_yaml(text: str, file: str) -> Node:
         raise DiagnosticError(
             Diagnostic("TST001", "the file is empty", Span(file, 1, 1), help="write `unit_tests:` and a test")
         )
-    return _Reader(file, text.splitlines()).node(node)
+    try:
+        return _Reader(file, text.splitlines()).node(node)
+    except RecursionError:
+        raise _too_deep(file) from None
+
+
+def _too_deep(file: str) -> DiagnosticError:
+    message = "the file has too many lists and keys within each other"
+    return DiagnosticError(Diagnostic("TST001", message, Span(file, 1, 1)))
 
 
 class _Reader:
@@ -106,14 +116,28 @@ class _Reader:
     def __init__(self, file: str, lines: list[str]) -> None:
         self._file = file
         self._lines = lines
+        self._open: set[int] = set()
 
     def node(self, node: Any) -> Node:
         span = self._span(node)
         if isinstance(node, yaml.ScalarNode):
             return Scalar(node.value, not node.style, span)
-        if isinstance(node, yaml.SequenceNode):
-            return Items(tuple(self.node(item) for item in node.value), span)
-        return Mapping(tuple(self._entries(node)), span)
+        if id(node) in self._open:
+            raise DiagnosticError(
+                Diagnostic(
+                    "TST001",
+                    "what is named here has itself in it",
+                    span,
+                    help="an alias `*name` stands behind what `&name` names, and not in it",
+                )
+            )
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                return Items(tuple(self.node(item) for item in node.value), span)
+            return Mapping(tuple(self._entries(node)), span)
+        finally:
+            self._open.discard(id(node))
 
     def _entries(self, node: Any) -> Iterator[tuple[Scalar, Node]]:
         """The entries, with those that `<<` merges in where the mapping has no such key itself."""

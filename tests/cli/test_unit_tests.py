@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from sqlstream.cli.main import run_cli
+from sqlstream.unit_tests.watching import wait
 from tests.e2e.test_signals import tree
 from tests.unit_tests.support import written
 
@@ -133,6 +135,37 @@ def test_a_skeleton_passes_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "is there already" in capsys.readouterr().err
 
 
+def test_a_skeleton_expects_all_rows_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("1,2024-01-01 00:00:00\nx,y,z\n2,2024-01-01 00:10:00\n")
+    file = tmp_path / "p.sql"
+    windows = """
+        CREATE TABLE {name} WITH ('connector' = 'print') AS SELECT window_start, COUNT(*) AS n
+        FROM TABLE(HOP(TABLE t, DESCRIPTOR(at), INTERVAL '{slide}' SECOND, INTERVAL '60' MINUTE))
+        GROUP BY window_start, window_end;
+        """
+    file.write_text(
+        """
+        CREATE TABLE t (id BIGINT, at TIMESTAMP(3), f STRING METADATA FROM 'file.path', g STRING METADATA FROM 'file.name',
+          WATERMARK FOR at AS at)
+        WITH ('connector' = 'filesystem', 'path' = 'a.csv', 'format' = 'csv');
+        CREATE TABLE o WITH ('connector' = 'print') AS SELECT id, g FROM t;
+        CREATE TABLE nulls WITH ('connector' = 'print') AS SELECT NULLIF(id, id) AS n FROM t;
+        """
+        + windows.format(name="some", slide=60)
+        + windows.format(name="many", slide=15)
+    )
+    assert run_cli(["test", "--new", str(file)]) == 0
+    err = capsys.readouterr().err
+    assert "warning[TST011]: `t`: 1 row could not be read" in err
+    text = (tmp_path / "p.test.yaml").read_text()
+    assert "        - {id: 2, at: 2024-01-01 00:10:00, g: a.csv}" in text.splitlines(), text
+    assert '      # "many" has 280 rows, which is too many to write: give fewer' in text.splitlines()
+    assert "      many:" not in text
+    assert "        - {n: null}" in text.splitlines()
+    assert text.count("window_start") == 70
+    assert run_cli(["test", str(file)]) == 0
+
+
 def test_a_skeleton_of_a_pipeline_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "p.sql"
     file.write_text("SELECT a FROM b")
@@ -172,6 +205,32 @@ def test_a_watch_runs_again_what_has_changed(tests: Path) -> None:
     assert text.count(f"FAIL {tests}") == 1
     assert f"ok   {tests}  2 tests" in text
     assert "Traceback" not in text
+
+
+def test_a_watch_goes_on_when_its_file_is_gone_for_a_moment(
+    tests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tests.read_text()
+    pauses = 0
+
+    def sleep(seconds: float) -> None:
+        """Each time that the watch waits, something becomes of the file."""
+        nonlocal pauses
+        pauses += 1
+        match pauses:
+            case 1:
+                tests.unlink()
+            case 4:
+                tests.write_text(text.replace("n: 2", "n: 1"))
+            case 7:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("sqlstream.unit_tests.watching.wait", partial(wait, sleep=sleep))
+    assert run_cli(["test", str(tests), "--watch", "-j", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count(f"FAIL {tests}") == 1
+    assert out.count(f"ok   {tests}") == 1
+    assert err.count("watching") == 2
 
 
 def _until(file: Path, text: str, times: int) -> None:

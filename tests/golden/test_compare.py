@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.golden.compare import compare
+from sqlstream.golden.compare import CANCELLED, compare
 from sqlstream.golden.rows import Row, Rows, rows_of
 from sqlstream.golden.show import counts, difference_lines
 from sqlstream_operators.duck.session import DuckSession
@@ -16,6 +16,7 @@ from sqlstream_operators.plan.types import (
     BIGINT,
     DOUBLE,
     FLOAT,
+    JSON,
     TIMESTAMP,
     VARCHAR,
     SqlType,
@@ -25,6 +26,7 @@ from sqlstream_operators.plan.types import (
 )
 
 SCHEMA = (Column("k", VARCHAR), Column("n", BIGINT))
+MIXED = struct(("d", decimal(20, 10)), ("n", BIGINT), ("f", FLOAT), ("x", DOUBLE))
 CELLS = st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.sampled_from(["1", "2"]))
 
 
@@ -94,11 +96,38 @@ def test_a_float_that_differs_is_a_changed_row(value: float) -> None:
         (array(DOUBLE), "[0.3,null]", "[null,0.3]", False),
         (struct(("a", BIGINT), ("b", VARCHAR)), '{"a":1,"b":"x"}', '{"b":"x","a":1}', True),
         (array(BIGINT), "[9007199254740993]", "[9007199254740992]", False),
+        # Only what is a float within a value is near.
+        (MIXED, '{"d":1.0000000001,"n":1,"f":2.0,"x":1.0}', '{"d":1.0,"n":1,"f":2.0,"x":1.0}', False),
+        (MIXED, '{"d":1,"n":10000000001,"f":2.0,"x":1.0}', '{"d":1,"n":10000000000,"f":2.0,"x":1.0}', False),
+        (MIXED, '{"d":1,"n":1,"f":2.0000002,"x":1.0}', '{"d":1.0,"n":1,"f":2.0,"x":1.0000000001}', True),
+        (MIXED, '{"d":1,"n":1,"f":2.0,"x":1.0000001}', '{"d":1,"n":1,"f":2.0,"x":1.0}', False),
+        (array(MIXED), '[{"d":1.0000000001}]', '[{"d":1.0}]', False),
+        # What is small is no zero.
+        (DOUBLE, "1.6e-19", "9.1e-31", False),
+        (DOUBLE, "1.6e-19", "0.0", False),
+        (DOUBLE, "1.6e-19", "1.6000000001e-19", True),
+        (DOUBLE, "1.6e-19", "-1.6e-19", False),
+        (array(DOUBLE), "[1.6e-19]", "[0.0]", False),
+        (JSON, '{"a":1.5}', '{"a":"1.5"}', False),
     ],
 )
 def test_equality_by_type(type_: SqlType, one: str | None, other: str | None, same: bool) -> None:
     schema = (Column("v", type_),)
     assert bool(compare(Rows(schema, [(one,)]), Rows(schema, [(other,)]))) is not same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("5.5e-17", "0.0", True),
+        ("5.5e-17", "-2.7e-17", True),
+        ("5.5e-12", "0.0", False),
+        ("1.6e-19", "9.1e-31", False),
+    ],
+)
+def test_of_what_cancels_out_something_may_be_left_in_golden_files(one: str, other: str, same: bool) -> None:
+    schema = (Column("v", DOUBLE),)
+    assert bool(compare(Rows(schema, [(one,)]), Rows(schema, [(other,)]), cancelled=CANCELLED)) is not same
 
 
 def test_cells_are_written_by_duckdb_and_rows_sorted() -> None:

@@ -213,3 +213,106 @@ def test_a_sink_can_be_written_anew(tmp_path: Path) -> None:
               expect: {{minutes: []}}
         """,
     ) == ["step 2|`minutes`|1 row unexpected"]
+
+
+FILES = """
+CREATE TABLE t (id BIGINT, v INT) WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+CREATE TABLE p (id BIGINT, v INT) WITH ('connector' = 'filesystem', 'path' = '/nowhere/p', 'format' = 'json');
+CREATE TABLE q (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '/nowhere/q', 'format' = 'json');
+INSERT INTO p SELECT id, v FROM t WHERE v > 1;
+INSERT INTO q SELECT id FROM t;
+"""
+
+
+def test_files_begin_anew_only_where_none_are(tmp_path: Path) -> None:
+    edit = "edit: {replace: {WHERE v > 1: WHERE v > 0}, rewrite: p}"
+    passes(
+        tmp_path,
+        f"""
+        - name: rows are there
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}, {{id: 2, v: 2}}]}}
+            - {edit}
+              error: STA026
+        - name: none are
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}]}}
+              expect: {{p: []}}
+            - {edit}
+              expect: {{p: [{{id: 1}}]}}
+        - name: elsewhere none are
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}, {{id: 2, v: 2}}]}}
+            - edit: {{replace: {{WHERE v > 1: WHERE v > 0, /nowhere/p: /nowhere/other}}, rewrite: p}}
+              expect: {{p: [{{id: 1}}, {{id: 2}}]}}
+        - name: left out for a while
+          steps:
+            - given: {{t: [{{id: 1, v: 2}}]}}
+            - edit: without.sql
+              given: {{t: [{{id: 2, v: 2}}]}}
+              expect: {{q: [{{id: 1}}, {{id: 2}}]}}
+            - edit: p.sql
+              error: STA030
+        """,
+        FILES,
+        without_sql=FILES.replace("INSERT INTO p SELECT id, v FROM t WHERE v > 1;", ""),
+    )
+    (outcome,) = tried(
+        tmp_path,
+        f"""
+        - name: old rows are not kept
+          steps:
+            - given: {{t: [{{id: 1, v: 1}}, {{id: 2, v: 2}}]}}
+            - {edit}
+              expect: {{p: [{{id: 1}}, {{id: 2}}]}}
+        """,
+        FILES,
+    )
+    assert [d.code for d in outcome.diagnostics] == ["STA026"]
+
+
+def test_an_edit_that_can_not_be_planned_is_an_error_with_its_code(tmp_path: Path) -> None:
+    tests = f"""
+        - name: no such column{GIVEN}
+            - edit: {{replace: {{COUNT(*) FROM bids: COUNT(nope) FROM bids}}}}
+              error: SQL010
+        - name: in the first step
+          steps:
+            - edit: {{replace: {{COUNT(*) FROM bids: COUNT(nope) FROM bids}}}}
+              error: SQL010
+        - name: of what a test sets
+          vars: {{dear: nope}}
+          steps:
+            - error: SQL010
+              name: a view is planned where rows are expected of it
+              edit: {{replace: {{COUNT(*) FROM bids: COUNT(twice) FROM dear}}}}
+        - name: with views{GIVEN}
+              dead_letters: []
+            - expect: {{sums: [{{id: 1, total: 40}}]}}
+            - edit: {{replace: {{"minutes', 'format' = 'csv'": "minutes', 'format' = 'json'"}}}}
+              error: STA015
+        """
+    passes(tmp_path, tests)
+    of_one = tests[: tests.index("        - name: in the first step")]
+    assert failed(tmp_path, of_one.replace("error: SQL010", "error: SQL999")) == [
+        "step 2|error|the step ended with SQL010, and not with SQL999"
+    ]
+    assert failed(tmp_path, of_one.replace("totals: [{id: 1, n: 2}]", "totals: []")) == [
+        "step 1|`totals`|1 row unexpected"
+    ]
+    (found,) = refused(tmp_path, of_one + "            - drain: true\n")
+    assert found.message == "nothing runs after a step that ends with an error"
+
+
+def test_another_code_than_expected_is_told(tmp_path: Path) -> None:
+    (outcome,) = tried(
+        tmp_path,
+        f"""
+        - name: files stay as they are{GIVEN}
+            - edit: {{replace: {{"minutes', 'format' = 'csv'": "minutes', 'format' = 'json'"}}}}
+              error: STA014
+        """,
+    )
+    (failure,) = outcome.failures
+    assert failure.summary == "the step ended with STA015, and not with STA014"
+    assert failure.note

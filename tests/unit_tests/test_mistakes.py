@@ -9,7 +9,7 @@ import pytest
 from sqlstream.unit_tests.reading import read_tests
 from sqlstream.unit_tests.yaml_nodes import parse_yaml
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
-from tests.unit_tests.support import refused, written
+from tests.unit_tests.support import passes, refused, written
 
 #: A test, the text at which the mistake is reported, and the message.
 MISTAKES = {
@@ -145,6 +145,13 @@ MISTAKES = {
         "2024-01-01",
         "TST005 the clock goes",
     ),
+    "a column twice": ("given: {bids: [{id: 1, ID: 2}]}", "ID", "TST002 `ID` stands twice"),
+    "an expected column twice": ("expect: {totals: [{id: 1, ID: 2}]}", "ID", "TST002 `ID` stands twice"),
+    "a csv column twice": (
+        "expect: {totals: {format: csv, rows: 'id,Id'}}",
+        "'id,Id",
+        "TST002 `Id` stands twice",
+    ),
     "a key twice": ("given: {}\n  given: {}", "given: {}\n", "TST002 the key `given` stands twice"),
 }
 
@@ -202,6 +209,70 @@ def test_fields_of_rows_in_columns(tmp_path: Path) -> None:
     assert found_.code == "TST005"
 
 
+TYPES = """
+    CREATE TABLE t (d DECIMAL(10, 2), a ARRAY<INT>, day DATE, time TIME(0), ts TIMESTAMP(6), tz TIMESTAMP_LTZ(6),
+      r ROW<x DECIMAL(10, 2), y BOOLEAN, at DATE, s STRING>, m MAP<INT, DECIMAL(4, 1)>, v ARRAY<STRING>)
+    WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+    CREATE TABLE o WITH ('connector' = 'print') AS SELECT * FROM t;
+    """
+LOST = {
+    "d: 1.555": "1.555",
+    "d: '1e-3'": "'1e-3'",
+    "a: [1, 1.6]": "1.6]",
+    "a: [true]": "true",
+    "a: '[1, 1.6]'": "'[1",
+    "day: 2024-01-01 12:00:00": "2024",
+    "day: 2024-01-01T00:00:01": "2024",
+    "time: 2024-01-01 12:00:00": "2024",
+    "time: 12:00:00+02": "12",
+    "ts: 2024-01-01 12:00:00+02": "2024",
+    "ts: 2024-01-01 12:00:00.1234567": "2024",
+    "tz: 2024-01-01 12:00:00.1234567Z": "2024",
+    "r: {x: 1.555}": "1.555",
+    "r: {y: 2}": "2}",
+    "r: {at: 2024-01-01 01:00}": "2024",
+    "m: {1: 1.55}": "1.55",
+    "m: {1.5: 1.5}": "1.5: 1.5",
+}
+
+
+@pytest.mark.parametrize("table", ["given: {t", "expect: {o"])
+@pytest.mark.parametrize("cell", LOST)
+def test_no_value_loses_something(tmp_path: Path, cell: str, table: str) -> None:
+    (found,) = refused(tmp_path, f"- name: x\n  {table}: [{{{cell}}}]}}", TYPES)
+    assert found.code == "TST005"
+    assert found.notes
+    assert found.span is not None
+    line = (tmp_path / "p.test.yaml").read_text().splitlines()[found.span.line - 1]
+    assert line[found.span.column - 1 :].startswith(LOST[cell])
+
+
+def test_values_that_lose_nothing_are_what_they_say(tmp_path: Path) -> None:
+    passes(
+        tmp_path,
+        """
+        - name: x
+          given:
+            t:
+              - {d: 1.500, a: [1, 2.0], day: 2024-01-01 00:00:00, time: 12:00:00, ts: 2024-01-01T12:00:00.1234560Z,
+                 tz: 2024-01-01 12:00:00+02, r: {x: 1.550, y: TRUE, at: 2024-01-01, s: TRUE}, m: {1: 1.50}, v: [1.50, on]}
+          expect:
+            o:
+              - {d: 1.5, a: '[1, 2]', day: 2024-01-01, time: 12:00, ts: 2024-01-01 12:00:00.123456,
+                 tz: 2024-01-01 10:00:00, r: {x: 1.55, y: true, at: 2024-01-01, s: "TRUE"},
+                 m: '{"1": 1.5}', v: ["1.50", "on"]}
+        """,
+        TYPES,
+    )
+
+
+def test_a_key_that_stands_twice_in_a_value(tmp_path: Path) -> None:
+    for cell in ("r: {x: 1, X: 2}", """r: '{"x": 1, "x": 2}'""", """m: '{"1": 1, "1": 2}'"""):
+        (found,) = refused(tmp_path, f"- name: x\n  given: {{t: [{{{cell}}}]}}", TYPES)
+        assert found.code == "TST002", found
+        assert " stands twice" in found.message
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -211,6 +282,10 @@ def test_fields_of_rows_in_columns(tmp_path: Path) -> None:
         ("{[a]: 1}", "a key must be a word"),
         ("a: {<<: 1}", "`<<` takes keys and values of another place"),
         ("a: 'x", "this is no YAML: found unexpected end of stream"),
+        ("unit_tests: &a [*a]", "what is named here has itself in it"),
+        ("unit_tests: &a\n  - name: x\n    given: {b: *a}", "what is named here has itself in it"),
+        ("unit_tests: &a {<<: *a}", "what is named here has itself in it"),
+        ("[" * 900 + "]" * 900, "the file has too many lists and keys within each other"),
         ("a: 1\n---\nb: 1", "this is no YAML: but found another document"),
     ],
 )
@@ -220,6 +295,35 @@ def test_what_is_no_yaml_is_reported(text: str, message: str) -> None:
     (found,) = caught.value.diagnostics
     assert found.message.startswith(message)
     assert found.span is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "given: {bids: [{id: 1}]}",
+        "expect: {}",
+        "expect: {totals: [{}, {}]}",
+        "steps: [{given: {bids: [{id: 1}]}}, {expect: {totals: [{}]}}, {drain: true}]",
+        "steps: [{late: {bids: [{}]}}]",
+    ],
+)
+def test_a_test_that_expects_nothing(tmp_path: Path, text: str) -> None:
+    (found,) = refused(tmp_path, f"- name: x\n  {text}")
+    assert (found.code, found.message) == ("TST002", "the test `x` expects nothing")
+    assert found.span is not None
+    assert found.help is not None
+
+
+def test_no_rows_are_an_expectation(tmp_path: Path) -> None:
+    passes(
+        tmp_path,
+        """
+        - {name: none, expect: {totals: []}}
+        - {name: no changes, expect: {totals: {changes: []}}}
+        - {name: none is late, late: {bids: []}}
+        - {name: all is used, dead_letters: []}
+        """,
+    )
 
 
 def _mistakes_of(file: Path) -> list[Diagnostic]:

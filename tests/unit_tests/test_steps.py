@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit_tests.support import failed, passes
+from tests.unit_tests.support import failed, passes, refused
 
 
 def test_one_step_as_in_dbt_ends_the_input(tmp_path: Path) -> None:
@@ -102,6 +102,35 @@ def test_late_rows_that_nothing_expects_are_mentioned(tmp_path: Path) -> None:
     assert outcome.failures[0].note == "1 row of this step came late, and is not counted"
 
 
+SEVERAL = """
+CREATE TABLE t (id BIGINT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+CREATE TABLE a (n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE b (v BIGINT, n BIGINT) WITH ('connector' = 'print');
+INSERT INTO a SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end;
+INSERT INTO b SELECT v, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' MINUTE)) WHERE id > 1
+GROUP BY window_start, window_end, v;
+"""
+
+
+def test_a_row_that_is_late_for_several_operators_is_one_late_row(tmp_path: Path) -> None:
+    tests = """
+        - name: once each
+          steps:
+            - given: {t: [{id: 2, v: 1, ts: 2024-01-01 00:10:00}]}
+            - given:
+                t:
+                  - {id: 1, v: 1, ts: 2024-01-01 00:00:00}
+                  - {id: 2, v: 1, ts: 2024-01-01 00:00:00}
+                  - {id: 3, v: 1, ts: 2024-01-01 00:09:30}
+                  - {id: 2, v: 1, ts: 2024-01-01 00:00:00}
+              late: {t: [{id: 1}, {id: 2}, {id: 2}, {id: 3}]}
+              dead_letters: [{row: {id: 1, v: 1, ts: "2024-01-01 00:00:00"}}]
+        """
+    assert failed(tmp_path, tests, SEVERAL) == ["step 2|dead letters|6 rows unexpected"]  # of 7: 4 and 3
+
+
 CLOCKS = """
 CREATE TABLE t (id BIGINT, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
 CREATE TABLE stamps (id BIGINT, at TIMESTAMP_LTZ(3)) WITH ('connector' = 'print');
@@ -136,6 +165,81 @@ def test_the_clock_is_what_the_test_says(tmp_path: Path) -> None:
         """,
         CLOCKS,
     )
+
+
+AHEAD = """
+CREATE TABLE t (id BIGINT, ms BIGINT, at AS TO_TIMESTAMP_LTZ(ms, 3), ts TIMESTAMP(3),
+  WATERMARK FOR at AS at - INTERVAL '1' SECOND)
+WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'json');
+CREATE TABLE u (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = '/nowhere/u', 'format' = 'json');
+CREATE TABLE w (n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE x (start TIMESTAMP(3), n BIGINT, now TIMESTAMP_LTZ(3)) WITH ('connector' = 'print');
+INSERT INTO w SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end;
+INSERT INTO x SELECT window_start, COUNT(*), MAX(CURRENT_TIMESTAMP)
+FROM TABLE(TUMBLE(TABLE u, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end;
+"""
+
+
+def test_without_a_clock_no_row_is_ahead_of_it(tmp_path: Path) -> None:
+    passes(
+        tmp_path,
+        """
+        - name: windows of years to come close, and late rows are late
+          steps:
+            - given: {u: [{id: 1, ts: 2026-05-01 00:00:00}, {id: 2, ts: 2031-05-01 00:02:00}]}
+              expect: {x: [{start: 2026-05-01, n: 1}]}
+            - given: {u: [{id: 3, ts: 2026-05-01 00:00:01}]}
+              late: {u: [{id: 3}]}
+            - given: {u: [{id: 4, ts: 2031-05-01 00:03:00}]}
+              expect: {x: [{start: 2026-05-01, n: 1}, {start: 2031-05-01 00:02:00, n: 1}]}
+        - name: by a time that is computed
+          steps:
+            - given: {t: [{id: 1, ms: 1777593600000}, {id: 2, ms: 1777593720000}]}
+              expect: {w: [{n: 1}]}
+        - name: by a watermark
+          steps:
+            - given: {u: [{id: 1, ts: 2024-05-01 00:00:00}]}
+              watermark: {u: 2030-01-01 00:00:00}
+              expect: {x: [{n: 1, now: 2030-01-01 00:00:00}]}
+            - given: {u: [{id: 1, ts: 2030-01-01 00:00:00}, {id: 1, ts: 2030-01-01 12:00:00}]}
+              expect: {x: [{n: 1, now: 2030-01-01 00:00:00}, {n: 1, now: 2030-01-01 12:00:00}]}
+        - name: a clock that is written is what rows are ahead of
+          steps:
+            - clock: 2026-01-01 00:00:00
+              given: {u: [{id: 1, ts: 2026-05-01 00:00:00}, {id: 2, ts: 2026-05-01 00:02:00}]}
+              expect: {x: []}
+            - given: {u: [{id: 3, ts: 2026-05-01 00:03:00}]}
+              expect: {x: []}
+            - clock: 2026-05-01 00:00:00
+              given: {u: [{id: 3, ts: 2026-05-01 00:03:00}]}
+              expect: {x: [{n: 1}, {n: 1}]}
+        - name: what is too far away to be computed with moves nothing
+          steps:
+            - given: {u: [{id: 1, ts: 290000-05-01 00:00:00}]}
+              dead_letters: [{source: u}]
+            - given: {u: [{id: 2, ts: 2024-05-01 00:00:00}, {id: 2, ts: 2024-05-01 00:01:00}]}
+              expect: {x: [{n: 1, now: 2025-01-01 00:00:00}]}
+        """,
+        AHEAD,
+    )
+
+
+def test_a_clock_does_not_go_back_behind_the_times_that_were_given(tmp_path: Path) -> None:
+    (found,) = refused(
+        tmp_path,
+        """
+        - name: x
+          steps:
+            - given: {u: [{id: 1, ts: 2026-05-01 00:00:00}]}
+            - clock: 2026-04-01 00:00:00
+              expect: {x: []}
+        """,
+        AHEAD,
+    )
+    assert (found.code, found.message) == ("TST005", "the clock goes back")
+    assert found.notes == ("it is 2026-05-01 00:00:00 by now: without `clock:` it is the latest time given",)
 
 
 ARRIVAL = """
