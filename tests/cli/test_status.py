@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.state.overview import overview
 from sqlstream.storage.run_status import read_status
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from tests.cli.command import Command
 from tests.e2e.killing import ROOT
 
@@ -121,13 +122,18 @@ def test_a_run_of_another_pipeline_says_nothing_of_this_one(project: Path, sqlst
     assert [(one["state"], one["problems"]) for one in status(sqlstream, "a.sql")] == [("ended", [])]
 
 
-def test_rows_that_no_epoch_gets_through_wait(project: Path, sqlstream: Command) -> None:
-    """A sink that fails again and again: the rows that it holds up are the lag, by which alerts go."""
+def test_rows_that_no_epoch_gets_through_wait(
+    project: Path, sqlstream: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that stays full: the rows that it holds up are the lag, by which alerts go."""
+
+    def full(*_: object) -> None:
+        raise DiagnosticError(Diagnostic("ENV005", "No space left on device"), exit_code=5)
+
     assert sqlstream("run", "a.sql")[0] == 0
     (project / "in" / "b.json").write_text('{"n": 3, "ts": "2026-01-01 10:08:00"}\n' * 7)
-    shutil.rmtree(project / "out")
-    (project / "out").write_text("a file where the folder was")
-    code, _, err = sqlstream("run", "a.sql", "--max-restarts", "1", "--restart-delay", "10 ms")
+    monkeypatch.setattr(Outputs, "prepare", full)
+    code, _, err = sqlstream("run", "a.sql", "--restart-attempts", "1", "--restart-delay", "10 ms")
     assert code == 5, err
     [found] = status(sqlstream, "a.sql")
     assert (found["state"], found["epoch"], found["lag"]) == ("failed", 1, {"t": 7})

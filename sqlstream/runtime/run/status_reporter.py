@@ -94,8 +94,8 @@ class StatusReporter:
     def failed(self, error: BaseException) -> None:
         """The run ends with an error. What one of ours says may have secrets in it, so only its kind is kept.
 
-        Of a run that is refused before it begins what the state directory has stays known; one of another pipeline says nothing
-        there.
+        Of a run that is refused before it begins what the state directory has stays known; one of another pipeline says
+        nothing there.
         """
         if isinstance(error, Interrupted):
             self.ended(STOPPED)
