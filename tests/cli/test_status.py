@@ -98,30 +98,6 @@ def test_a_run_that_has_failed(project: Path, sqlstream: Command) -> None:
     assert "a: error[DAT001]: " in out
 
 
-def test_a_run_that_is_refused(project: Path, sqlstream: Command) -> None:
-    """It has changed nothing, and who looks at the pipeline must see that it does not go on."""
-    assert sqlstream("run", "a.sql")[0] == 0
-    (project / "a.sql").write_text(
-        ROWS.replace("'path' = 'in', 'format' = 'json'", "'path' = 'in', 'format' = 'csv'")
-    )
-    assert sqlstream("run", "a.sql")[0] == 4
-    [found] = status(sqlstream, "a.sql")
-    assert (found["state"], found["epoch"], found["lag"]) == ("failed", 1, {"t": 0})
-    assert [problem["code"] for problem in found["problems"]] == ["STA011"]
-    (project / "a.sql").write_text(ROWS)
-    assert sqlstream("run", "a.sql")[0] == 0
-    assert [(one["state"], one["problems"]) for one in status(sqlstream, "a.sql")] == [("ended", [])]
-
-
-def test_a_run_of_another_pipeline_says_nothing_of_this_one(project: Path, sqlstream: Command) -> None:
-    assert sqlstream("run", "a.sql")[0] == 0
-    (project / "other.sql").write_text(
-        ROWS.replace("'in'", "'elsewhere'").replace("FROM t", "FROM t WHERE n > 7")
-    )
-    assert sqlstream("run", "other.sql", "--state-dir", ".sqlstream/a")[0] in (3, 4)
-    assert [(one["state"], one["problems"]) for one in status(sqlstream, "a.sql")] == [("ended", [])]
-
-
 def test_rows_that_no_epoch_gets_through_wait(
     project: Path, sqlstream: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,6 @@ from sqlstream.storage.run_status import (
     STOPPED,
     RunStatus,
     problems_of,
-    read_status,
     write_status,
 )
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -94,17 +93,13 @@ class StatusReporter:
     def failed(self, error: BaseException) -> None:
         """The run ends with an error. What one of ours says may have secrets in it, so only its kind is kept.
 
-        Of a run that is refused before it begins what the state directory has stays known; one of another pipeline says
-        nothing there.
+        A run that needs consent before it begins, or has another pipeline's state directory, changes nothing there.
         """
         if isinstance(error, Interrupted):
             self.ended(STOPPED)
             return
         if isinstance(error, DiagnosticError) and error.exit_code in _REFUSED and not self._has_begun:
-            before = read_status(self._store)
-            if before is None or before.pipeline != self._status.pipeline:
-                return
-            self._status = replace(self._status, epoch=before.epoch, lag=before.lag)
+            return
         self._has_begun = True
         if isinstance(error, DiagnosticError):
             problems = problems_of(error.diagnostics)
