@@ -29,8 +29,7 @@ class Queries:
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         self._longest_s = longest_s
-        # One more than is shown, by which it is known to be cut.
-        self._bounds = Bounds(min(available() // 8, _MOST_MEMORY) // AT_A_TIME, _MOST_SPILLED, MOST_CELL + 1)
+        self._bounds = Bounds(min(available() // 8, _MOST_MEMORY) // AT_A_TIME, _MOST_SPILLED, MOST_CELL)
         self._slots = threading.BoundedSemaphore(AT_A_TIME)
 
     def run(self, pipeline: Pipeline, sql: str, limit: int = MOST_ROWS) -> dict[str, Any]:
@@ -49,11 +48,10 @@ class Queries:
                     if committed.is_there or attempt == _ATTEMPTS - 1:
                         raise
                     continue
-                shown = [[None if cell is None else cell[:MOST_CELL] for cell in row] for row in rows[:limit]]
                 return {
                     "epoch": committed.manifest.epoch,
                     "columns": list(columns),
-                    "rows": shown,
+                    "rows": [list(row) for row in rows[:limit]],
                     "more": len(rows) > limit,
                 }
         raise AssertionError  # the last attempt returns or raises

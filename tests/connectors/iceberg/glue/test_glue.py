@@ -5,62 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from sqlstream.connectors.iceberg import library
 from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream.connectors.iceberg.same_table import same_table
-from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.progress import RunResult
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from tests.connectors.iceberg.catalog_pipelines import SOURCE, add, counted, counts, keys_in, run, written
 from tests.connectors.iceberg.glue.server import BUCKET, KEY, REGION, SECRET, GlueServer, run_glue
 from tests.object_stores.faulty_proxy import Fault, proxy_of
-from tests.properties.in_process import run_here
-
-_SOURCE = (
-    "CREATE TABLE t (k INT, v STRING) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
-)
 
 
 @pytest.fixture(scope="module")
 def glue() -> Iterator[GlueServer]:
     yield from run_glue()
-
-
-def add(folder: Path, number: int, count: int = 40) -> list[int]:
-    """A file of rows of `t`; all keys that there are then."""
-    (folder / "in").mkdir(exist_ok=True)
-    lines = [json.dumps({"k": k, "v": f"v{k % 3}"}) for k in range(number * count, number * count + count)]
-    (folder / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
-    return [*range(number * count + count)]
-
-
-def written(options: str) -> str:
-    """A pipeline that adds the rows of `t` to a table."""
-    return f"{_SOURCE}CREATE TABLE o (k INT, v STRING) WITH ({options});\nINSERT INTO o SELECT k, v FROM t;\n"
-
-
-def counted(options: str, more: str = "") -> str:
-    """A pipeline that reads a table into counts by `v`."""
-    return (
-        f"CREATE TABLE r (k INT, v STRING) WITH ({options}{more});\n"
-        "CREATE TABLE c (v STRING, n BIGINT, PRIMARY KEY (v) NOT ENFORCED)\n"
-        "WITH ('connector' = 'duckdb', 'path' = 'c.duckdb');\n"
-        "INSERT INTO c SELECT v, COUNT(*) FROM r GROUP BY v;\n"
-    )
-
-
-def counts(folder: Path) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(folder / "c.duckdb"), read_only=True) as found:
-        return sorted(found.sql("FROM c").fetchall())
-
-
-def run(folder: Path, text: str, **options: Any) -> RunResult:
-    return run_here(plan_file(text, file="p.sql"), folder, **{"rows_per_epoch": 10, **options})
 
 
 def refused(folder: Path, text: str) -> Diagnostic:
@@ -72,8 +32,7 @@ def refused(folder: Path, text: str) -> Diagnostic:
 
 
 def keys(glue: GlueServer, name: str) -> list[int]:
-    """What another program finds in the table."""
-    return sorted(glue.catalog().load_table(("db", name)).scan().to_arrow().column("k").to_pylist())
+    return keys_in(glue.catalog(), name)
 
 
 def test_rows_are_written_and_read(glue: GlueServer, tmp_path: Path) -> None:
@@ -164,7 +123,7 @@ def test_a_table_by_key_in_s3(glue: GlueServer, tmp_path: Path) -> None:
     store = f"s3://{KEY}:{SECRET}@{BUCKET}/keyed?endpoint_override=127.0.0.1:{glue.port}&scheme=http&region={REGION}"
     options = glue.options("keyed", warehouse=store)
     text = (
-        f"{_SOURCE}CREATE TABLE o (v STRING, n BIGINT, PRIMARY KEY (v) NOT ENFORCED) WITH ({options});\n"
+        f"{SOURCE}CREATE TABLE o (v STRING, n BIGINT, PRIMARY KEY (v) NOT ENFORCED) WITH ({options});\n"
         "INSERT INTO o SELECT v, COUNT(*) FROM t GROUP BY v;\n"
     )
     back = (
@@ -196,7 +155,7 @@ def test_its_tables_by_their_names(glue: GlueServer, tmp_path: Path) -> None:
     made = f"CREATE CATALOG g WITH ('type' = 'iceberg', {glue.place()});\n"
     run(
         tmp_path,
-        f"{made}{_SOURCE}INSERT INTO g.shop.o SELECT k, v, TIMESTAMP '2026-01-01 00:00:00' FROM t;\n",
+        f"{made}{SOURCE}INSERT INTO g.shop.o SELECT k, v, TIMESTAMP '2026-01-01 00:00:00' FROM t;\n",
     )
     assert len(shop.load_table("shop.o").scan().to_arrow()) == 40
     text = (
@@ -304,7 +263,7 @@ def test_a_server_that_is_away_or_refuses(
         found = refused(tmp_path, written(glue.options("away", port=proxy.port)))
     assert (found.code, asked) == ("ENV006", 1)
     made = f"CREATE CATALOG g WITH ('type' = 'iceberg', {glue.place(port=1)});\n"
-    found = refused(tmp_path, f"{made}{_SOURCE}INSERT INTO g.db.o SELECT k, v FROM t;\n")
+    found = refused(tmp_path, f"{made}{SOURCE}INSERT INTO g.db.o SELECT k, v FROM t;\n")
     assert (found.code, "catalog `g` (AWS Glue (" in found.message) == ("ENV006", True)
 
 
@@ -342,7 +301,7 @@ def test_options_that_do_not_go_together(tmp_path: Path, options: str, code: str
         if "CATALOG" in table and ("catalog-table" in table or "catalog-database" in table):
             continue
         into = "o" if "TABLE" in table else "c.d.o"
-        found = refused(tmp_path, f"{_SOURCE}{table}INSERT INTO {into} SELECT k, v FROM t;\n")
+        found = refused(tmp_path, f"{SOURCE}{table}INSERT INTO {into} SELECT k, v FROM t;\n")
         assert (found.code, text in found.message) == (code, True), found
         assert found.span is not None
         assert "secret" not in found.message

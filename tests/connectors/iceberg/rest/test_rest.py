@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,18 +15,12 @@ import pyarrow.parquet as pq
 
 from sqlstream.connectors.iceberg import library, rest_catalog
 from sqlstream.connectors.iceberg.options import TablePlace
-from sqlstream.planning import plan_file
-from sqlstream.runtime.loop.progress import RunResult
 from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.iceberg.catalog_pipelines import add, counted, counts, keys_in, run, written
 from tests.connectors.iceberg.deletes import commit_to, equals, positions, vectors
 from tests.connectors.iceberg.rest.server import RestServer, run_rest
 from tests.object_stores.faulty_proxy import Fault, proxy_of
 from tests.object_stores.s3_server import KEY, SECRET, S3Server, run_server
-from tests.properties.in_process import run_here
-
-_SOURCE = (
-    "CREATE TABLE t (k INT, v STRING) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
-)
 
 
 @pytest.fixture(scope="module")
@@ -45,27 +38,8 @@ def rest_on_s3(store: S3Server) -> Iterator[RestServer]:
     yield from run_rest(store)
 
 
-def add(folder: Path, number: int, count: int = 40) -> list[int]:
-    """A file of rows of `t`; all keys that there are then."""
-    (folder / "in").mkdir(exist_ok=True)
-    lines = [json.dumps({"k": k, "v": f"v{k % 3}"}) for k in range(number * count, number * count + count)]
-    (folder / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
-    return [*range(number * count + count)]
-
-
-def written(options: str) -> str:
-    """A pipeline that adds the rows of `t` to a table."""
-    return f"{_SOURCE}CREATE TABLE o (k INT, v STRING) WITH ({options});\nINSERT INTO o SELECT k, v FROM t;\n"
-
-
-def run(folder: Path, text: str, **options: Any) -> RunResult:
-    return run_here(plan_file(text, file="p.sql"), folder, **{"rows_per_epoch": 10, **options})
-
-
 def keys(server: RestServer, name: str, **properties: str) -> list[int]:
-    """What another program finds in the table."""
-    found = server.catalog(**properties).load_table(("db", name)).scan().to_arrow()
-    return sorted(found.column("k").to_pylist())
+    return keys_in(server.catalog(**properties), name)
 
 
 def test_rows_are_written_and_read(rest: RestServer, tmp_path: Path) -> None:
@@ -76,17 +50,8 @@ def test_rows_are_written_and_read(rest: RestServer, tmp_path: Path) -> None:
         assert keys(rest, "plain") == wanted
     other = rest.catalog().load_table(("db", "plain"))
     other.append(pa.table({"k": pa.array([-1], pa.int32()), "v": ["x"]}))
-    back = (
-        f"CREATE TABLE r (k INT, v STRING) WITH ({rest.options('plain')});\n"
-        "CREATE TABLE c (v STRING, n BIGINT, PRIMARY KEY (v) NOT ENFORCED)\n"
-        "WITH ('connector' = 'duckdb', 'path' = 'c.duckdb');\n"
-        "INSERT INTO c SELECT v, COUNT(*) FROM r GROUP BY v;\n"
-    )
-    run(tmp_path, back, state="back")
-    import duckdb
-
-    with duckdb.connect(str(tmp_path / "c.duckdb"), read_only=True) as found:
-        assert sorted(found.sql("FROM c").fetchall()) == [("v0", 27), ("v1", 27), ("v2", 26), ("x", 1)]
+    run(tmp_path, counted(rest.options("plain")), state="back")
+    assert counts(tmp_path) == [("v0", 27), ("v1", 27), ("v2", 26), ("x", 1)]
 
 
 @pytest.mark.parametrize("fault", [Fault.BUSY, Fault.RESET, Fault.LOST])
