@@ -133,9 +133,9 @@ def show(
     rows = (
         (name, row) for name, store in stores(places, profile) for row in read_dead_letters(store, wanted)
     )
-    behind = islice(rows, offset, None)
+    behind = islice(rows, min(offset, sys.maxsize), None)
     shown = 0
-    for name, row in islice(behind, limit or None):
+    for name, row in islice(behind, min(limit, sys.maxsize) or None):
         if as_json:
             click.echo(json_line({"pipeline": name, **row.to_json()}))
         else:

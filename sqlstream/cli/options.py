@@ -12,14 +12,24 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Duration(click.ParamType[float]):
-    """A duration as SQL's options write it, in seconds."""
+    """A duration as SQL's options write it, in seconds; it has a unit.
+
+    In a file `20` is 20 ms, as in Flink; whoever types it means seconds.
+    """
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; fails for what is no duration."""
+        """Seconds; fails for what is no duration, or has no unit."""
         from sqlstream_planner.catalog.options import parse_duration
 
+        text = str(value).strip()
+        if text.isdigit() and int(text) > 0:
+            self.fail(
+                f"'{value}' has no unit; write '{text} s' for seconds, '{text} ms' for milliseconds",
+                param,
+                ctx,
+            )
         try:
             return parse_duration(str(value)) / 1e6
         except ValueError as error:

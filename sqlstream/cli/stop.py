@@ -25,7 +25,7 @@ _LOOK_S = 0.2
     metavar="TIME",
     default="10 min",
     show_default=True,
-    help="How long to wait until the runs have ended; 0 s does not wait.",
+    help="How long to wait until the runs have ended, with a unit, such as '20 s'; 0 s does not wait.",
 )
 def command(places: tuple[str, ...], profile: str | None, timeout: float) -> None:
     """Ask runs to end after the epoch that is under way, as Ctrl-C does, and wait until they have.

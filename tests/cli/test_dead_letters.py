@@ -128,6 +128,9 @@ def test_they_are_shown(project: Path, sqlstream: Command) -> None:
     assert out.splitlines()[0].startswith(f"a epoch 1: malformed row of u  {project}/other/c.csv, line 3  [")
     assert out.splitlines()[-1] == "  | b,x"
     assert shown(sqlstream, "--limit", "2", "--offset", "1") == rows[1:3]
+    most = "99999999999999999999"
+    assert shown(sqlstream, "--offset", most) == []
+    assert shown(sqlstream, "--limit", most) == rows
     assert sqlstream("dead-letters", "show", "--kind", "failed") == (
         0,
         "",

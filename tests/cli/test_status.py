@@ -197,3 +197,13 @@ def test_a_request_to_stop_is_for_one_run(project: Path, sqlstream: Command) -> 
     assert process.wait(60) == 0
     [found] = status(sqlstream, "b.sql")
     assert (found["state"], found["rows_read"]) == ("ended", {"t": 5})
+
+
+@pytest.mark.parametrize("option", [("stop", "a.sql", "--timeout"), ("run", "a.sql", "--restart-delay")])
+def test_a_time_has_a_unit(project: Path, sqlstream: Command, option: tuple[str, ...]) -> None:
+    """20 were 20 ms."""
+    code, _, err = sqlstream(*option, "20")
+    assert code == 2
+    assert "'20' has no unit; write '20 s' for seconds" in err
+    assert sqlstream("run", "a.sql")[0] == 0
+    assert sqlstream(*option, "0")[0] == 0
