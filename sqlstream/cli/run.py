@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     "--restart-delay",
     type=options.DURATION,
     metavar="TIME",
-    help="Time before each attempt, such as '10 s'. Default: 1 s, growing to 1 min.",
+    help="Time before each attempt, with a unit, such as '10 s'. Default: 1 s, growing to 1 min.",
 )
 @click.option(
     "--skip-file",
@@ -160,6 +160,8 @@ def command(
     check_accepted(accepted, planned.physical)
     check_paths(planned, file.parent)
     state = pipeline.state(state_dir, savepoints)
+    if log is not None:
+        log.epoch = _last_committed(state)
     from sqlstream.runtime.edits.declared_moves import known_sources
 
     origin = pipeline.origin(savepoints, state)
@@ -264,6 +266,18 @@ class _Warnings:
             elif is_shown(WARNING, self._level):
                 self._progress.clear()
                 show([warning], self._sources)
+
+
+def _last_committed(state: str) -> int | None:
+    """The last epoch that is committed in a state directory; None if there is none, or the run is to say what is wrong."""
+    from sqlstream.runtime.loop.recovery import committed_epoch, last_manifest
+    from sqlstream.storage.journal import Journal
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    try:
+        return committed_epoch(last_manifest(Journal(CheckpointStore(state)))) or None
+    except (OSError, DiagnosticError):
+        return None
 
 
 @contextmanager

@@ -116,3 +116,17 @@ def test_passwords_are_masked() -> None:
     assert first["message"] == "opening s3://key:***@bucket/a as ***"
     assert first["places"] == ["p://u:***@h", {"x": "***"}]
     assert second["message"] == "*** is wrong"
+
+
+def test_the_epoch_is_the_last_that_is_committed_from_the_beginning(
+    project: Path, sqlstream: Command
+) -> None:
+    """It was null until the run had committed one of its own."""
+    code, _, err = sqlstream("run", "a.sql", "--log-format", "json")
+    first = [one["epoch"] for one in events(err) if one["event"] in ("phase", "epoch")]
+    assert (code, set(first[:-1]) <= {None}, first[-1]) == (0, True, 1)
+    code, _, err = sqlstream("run", "a.sql", "--log-format", "json")
+    assert (code, [one["epoch"] for one in events(err)][:1]) == (0, [1])
+    (project / "a.sql").write_text(ROWS.replace("'json');\nCREATE TABLE o", "'csv');\nCREATE TABLE o"))
+    code, _, err = sqlstream("run", "a.sql", "--log-format", "json")
+    assert [(one["event"], one["epoch"]) for one in events(err)] == [("diagnostic", 1)]
