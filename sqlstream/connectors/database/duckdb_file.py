@@ -1,7 +1,8 @@
 """DuckDB files that sinks write: attached to a DuckDB that stays, since to start one takes more than to write a small epoch.
 
 To start and to close a DuckDB takes 15 to 40 ms of CPU, to attach a file to it and to detach it 2. A file is locked while it
-is attached. Sinks of this process that write to one file share its DuckDB, and have a connection each.
+is attached. Sinks of this process that write to one file share its DuckDB, and have a connection each. The DuckDB that was
+given back last waits for the next file.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from sqlstream_operators.plan.types import quote_identifier, quote_literal
 
 #: The database of a DuckDB in memory, whose name no file attached to it can have.
 _IN_MEMORY = "memory"
+#: The databases of a DuckDB to which no file is attached.
+_ALWAYS = {_IN_MEMORY, "system", "temp"}
 
 
 class _Shared:
     """The DuckDB for one file, by those that use it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, spare: _Spare) -> None:
         self.path = path
+        self._spare = spare
         self._name = ""
         self._instance: duckdb.DuckDBPyConnection | None = None
         self._open = 0
@@ -34,11 +38,7 @@ class _Shared:
         """A connection whose database is the file, which is locked until `let_go` was called for each of them."""
         try:
             if self._instance is None:
-                self._instance = duckdb.connect(":memory:")
-                self._instance.execute(
-                    "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL python_enable_replacements = false; "
-                    f"SET temp_directory = {quote_literal(f'{self.path}.tmp')}"
-                )
+                self._instance = self._spare.take(f"{self.path}.tmp")
             if not self._open:
                 self._instance.execute(f"SET memory_limit = '{memory_bytes()}B'")
                 self._name = self._attach(self._instance)
@@ -53,11 +53,12 @@ class _Shared:
 
     def _attach(self, instance: duckdb.DuckDBPyConnection) -> str:
         """Attach the file under the name that DuckDB gives it when it is opened: what is in it may have that name."""
-        before = _databases(instance)
         taken = self.path.name.split(".")[0].lower() == _IN_MEMORY
         alias = f" AS {quote_identifier(f'{_IN_MEMORY}_db')}" if taken else ""
         instance.execute(f"ATTACH {quote_literal(str(self.path))}{alias}")
-        (name,) = _databases(instance) - before
+        if self._name:
+            return self._name  # a path gives the same name each time
+        (name,) = _databases(instance) - _ALWAYS
         return name
 
     def let_go(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -76,9 +77,51 @@ class _Shared:
     def close(self) -> None:
         """Let go of the file and of the memory."""
         if self._instance is not None:
-            with contextlib.suppress(duckdb.Error):
-                self._instance.close()
+            _closed(self._instance)
             self._instance = None
+
+    def give_back(self) -> None:
+        """Let go of the file; the DuckDB waits for another one."""
+        if self._instance is not None and not self._open:
+            self._spare.put(self._instance)
+            self._instance = None
+        self.close()
+
+
+class _Spare:
+    """A DuckDB to which nothing is attached, for the next file: at most one."""
+
+    def __init__(self) -> None:
+        self._instance: duckdb.DuckDBPyConnection | None = None
+
+    def take(self, temp_directory: str) -> duckdb.DuckDBPyConnection:
+        """The one that is there, or a new one; it spills to the folder."""
+        instance, self._instance = self._instance, None
+        spill = f"SET temp_directory = {quote_literal(temp_directory)}"
+        if instance is not None:
+            try:
+                instance.execute(spill)
+            except duckdb.Error:  # it has spilled, and can't do so elsewhere any more
+                _closed(instance)
+            else:
+                return instance
+        instance = duckdb.connect(":memory:")
+        instance.execute(
+            f"SET GLOBAL TimeZone = 'UTC'; SET GLOBAL python_enable_replacements = false; {spill}"
+        )
+        return instance
+
+    def put(self, instance: duckdb.DuckDBPyConnection) -> None:
+        """Keep it, or close it if there is another one."""
+        if self._instance is None:
+            self._instance = instance
+        else:
+            _closed(instance)
+
+
+def _closed(instance: duckdb.DuckDBPyConnection) -> None:
+    with contextlib.suppress(duckdb.Error):
+        instance.close()
 
 
 def _databases(instance: duckdb.DuckDBPyConnection) -> set[str]:
@@ -92,12 +135,13 @@ class _Files:
 
     def __init__(self) -> None:
         self._shared: dict[Path, _Shared] = {}
+        self._spare = _Spare()
         # Garbage may be collected, and a file given back, at any step of whoever has it.
         self._lock = threading.RLock()
 
     def take(self, path: Path) -> _Shared:
         with self._lock:
-            shared = self._shared.get(path) or _Shared(path)
+            shared = self._shared.get(path) or _Shared(path, self._spare)
             shared.users += 1
             self._shared[path] = shared
             return shared
@@ -106,7 +150,7 @@ class _Files:
         with self._lock:
             shared.users -= 1
             if not shared.users:
-                shared.close()
+                shared.give_back()
                 if self._shared.get(shared.path) is shared:
                     del self._shared[shared.path]
 

@@ -186,7 +186,8 @@ class DuckTable(DatabaseTable):
         """Make an empty database under another name and give it its own: DuckDB can't open one that is half made."""
         scratch = self._path.with_name(f".{self._path.name}.new-{uuid4().hex}")
         try:
-            duckdb.connect(str(scratch)).close()
+            with contextlib.closing(DuckFile(scratch)) as made:
+                made.open()
             os.link(scratch, self._path)
         except FileExistsError:
             pass  # someone else was first
@@ -225,12 +226,14 @@ class DuckTable(DatabaseTable):
     # ---------------------------------------------------------------------------------------- tables
 
     def _is_table(self, name: str) -> bool:
-        return bool(
+        # DuckDB's own lists, views only where it is no table: information_schema takes three times as long.
+        return any(
             self._run(
-                "SELECT 1 FROM information_schema.tables WHERE table_catalog = current_database() "
-                "AND lower(table_schema) = lower($1) AND lower(table_name) = lower($2)",
+                f"SELECT 1 FROM duckdb_{kind}s() WHERE database_name = current_database() "
+                f"AND lower(schema_name) = lower($1) AND lower({kind}_name) = lower($2)",
                 [self._schema, name],
             ).fetchall()
+            for kind in ("table", "view")
         )
 
     def record(self, *, lock: bool) -> Record | None:
