@@ -114,3 +114,36 @@ def test_a_file_that_nobody_has_any_more_can_be_opened_by_others(tmp_path: Path)
     for _ in range(3):
         _FILES.give_back(_FILES._shared[other])
     assert other not in _FILES._shared
+
+
+def test_a_duckdb_that_was_given_back_is_the_next_files(tmp_path: Path) -> None:
+    """Nothing of the file before is in it; one that had to spill is not kept."""
+    made: list[int] = []
+    for name in ("first", "second", "third"):
+        with closing(DuckFile(tmp_path / f"{name}.duckdb")) as file:
+            connection = file.open()
+            made.append(id(file._shared._instance) if file._shared else 0)
+            assert connection.execute("SELECT current_database()").fetchall() == [(name,)]
+            assert connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+            there = connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+            assert {one for (one,) in there} == {"memory", "system", "temp", name}
+            spills = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+            assert spills == [(str((tmp_path / f"{name}.duckdb.tmp").resolve()),)]
+            connection.execute(
+                "CREATE TABLE t AS SELECT 1 AS a; CREATE TEMP TABLE left_here AS SELECT 2 AS a"
+            )
+            if name == "second":
+                connection.execute("SET memory_limit = '40MB'")
+                connection.execute(
+                    "CREATE TEMP TABLE large AS SELECT i, md5(i::VARCHAR) AS a, md5((i + 1)::VARCHAR) AS b "
+                    "FROM range(1_000_000) r(i)"
+                )
+    assert made[0] == made[1] != made[2]
+
+
+def test_two_files_at_once_have_a_duckdb_each(tmp_path: Path) -> None:
+    with closing(DuckFile(tmp_path / "a.duckdb")) as one, closing(DuckFile(tmp_path / "b.duckdb")) as other:
+        one.open(), other.open()
+        assert one._shared is not None
+        assert other._shared is not None
+        assert one._shared._instance is not other._shared._instance
