@@ -10,8 +10,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ class Database:
 
     server: Server
     name: str
+    #: A client's connection for each thread: it takes longer to make than a query does.
+    _kept: dict[int, psycopg.Connection[tuple[Any, ...]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def url(self) -> str:
@@ -45,9 +50,22 @@ class Database:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """What another client sees."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(sql.encode())
-            return cursor.fetchall() if cursor.description is not None else []
+        me = threading.get_ident()
+        if me not in self._kept:
+            self._kept[me] = psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
+        try:
+            cursor = self._kept[me].execute(sql.encode())
+        except psycopg.OperationalError:
+            if not self._kept[me].closed:
+                raise
+            del self._kept[me]  # the server was away meanwhile
+            return self.rows(sql)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def leave(self) -> None:
+        """Close the connections."""
+        while self._kept:
+            self._kept.popitem()[1].close()
 
 
 def _binary(name: str) -> str | None:
@@ -153,5 +171,7 @@ def database(postgres_server: Server) -> Iterator[Database]:
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
-        yield Database(postgres_server, name)
+        made = Database(postgres_server, name)
+        yield made
+        made.leave()
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

@@ -40,7 +40,9 @@ def crowded(postgres_server: Server) -> Iterator[tuple[Database, Path]]:
             os.chown(disk, owner.st_uid, owner.st_gid)
             connection.execute(f"CREATE TABLESPACE crowded LOCATION '{disk}'".encode())
             connection.execute(b"CREATE DATABASE crowded TABLESPACE crowded")
-            yield Database(postgres_server, "crowded"), disk
+            database = Database(postgres_server, "crowded")
+            yield database, disk
+            database.leave()
             connection.execute(b"DROP DATABASE crowded WITH (FORCE)")
             connection.execute(b"DROP TABLESPACE crowded")
 

@@ -48,6 +48,12 @@ SOON = RestartStrategy(20, 0.01, 0.01)
 ROWS = 400
 
 
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again as often as ever is tried again at once."""
+    monkeypatch.setattr(postgres_connection, "PAUSE_S", 0.01)
+
+
 @pytest.fixture(scope="module")
 def stoppable() -> Iterator[Stoppable]:
     yield from run_server()
@@ -68,6 +74,7 @@ def cdc(stoppable: Stoppable) -> Iterator[Database]:
     found.rows("ALTER TABLE u REPLICA IDENTITY FULL")
     yield found
     found.rows(SLOTS)
+    found.leave()
     Database(stoppable, "postgres").rows(f"DROP DATABASE {name} WITH (FORCE)")
 
 
