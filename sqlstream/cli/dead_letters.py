@@ -100,7 +100,7 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--offset",
-    type=click.IntRange(0, sys.maxsize),
+    type=click.IntRange(min=0),
     default=0,
     metavar="N",
     help="Leave out so many rows first.",

@@ -33,7 +33,8 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
@@ -75,6 +76,19 @@ def _entries(io: Any, manifest: ManifestFile) -> list[ManifestEntry]:
         return [_inherit_from_manifest(entry, manifest) for entry in reader]
 
 
+class _Writing(Transaction):
+    """A transaction that works out once what the table is like after its updates: the library does so at each look."""
+
+    _known: tuple[TableMetadata, object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        before, updates = self._table.metadata, self._updates
+        if self._known is None or self._known[0] is not before or self._known[1] is not updates:
+            self._known = (before, updates, super().table_metadata)
+        return self._known[2]
+
+
 def commit(folder: Path, **what: Any) -> int:
     """As `commit_to`, to the table in a folder."""
     return commit_to(table(folder), **what)
@@ -94,7 +108,7 @@ def commit_to(
     `of_added` gives files of deletes for the paths of the files that rows are added in.
     """
     gone = {*remove}
-    with there.transaction() as transaction:
+    with _Writing(there) as transaction:
         producer: Any = transaction.update_snapshot().fast_append()
         producer._summary = lambda properties: Summary(Operation(operation))
         files = [one for rows in add for one in _dataframe_to_data_files(there.metadata, rows, there.io)]
@@ -304,7 +318,8 @@ class Lake:
         """As `commit`; the model follows."""
         gone = {*remove}
         number = commit(self.folder, add=add, remove=gone, deletes=deletes, operation=operation)
-        snapshot = table(self.folder).snapshot_by_id(number)
+        there = table(self.folder)
+        io, snapshot = there.io, there.snapshot_by_id(number)
         assert snapshot is not None
         sequence = snapshot.sequence_number or 0
         self.rows = [one for one in self.rows if one.path not in gone]
@@ -312,8 +327,10 @@ class Lake:
             one.dead -= gone
         self.unlinkable = [path for path in self.unlinkable if path not in gone]
         new: list[Placed] = []
-        for manifest in snapshot.manifests(table(self.folder).io):
-            for entry in _entries(table(self.folder).io, manifest):
+        for manifest in snapshot.manifests(io):
+            if manifest.added_snapshot_id != number:
+                continue  # it was there before
+            for entry in _entries(io, manifest):
                 file = entry.data_file
                 added = entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == number
                 if added and file.content == DataFileContent.DATA:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,15 @@ OPTIONS = (
 
 
 def catalog(folder: Path) -> SqlCatalog:
-    """The catalog, as another program opens it."""
+    """The catalog, as another program has it open."""
     (folder / "lake").mkdir(exist_ok=True)
+    file = folder / "lake" / "catalog.db"
+    return _opened(folder, file.stat().st_ino) if file.exists() else _opened.__wrapped__(folder, 0)
+
+
+@lru_cache(maxsize=4)
+def _opened(folder: Path, file: int) -> SqlCatalog:
+    """To open it takes longer than to load a table. A `file` that is another one is not the same catalog."""
     return SqlCatalog("default", uri=f"sqlite:///{folder}/lake/catalog.db", warehouse=f"file://{folder}/lake")
 
 
