@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlstream_planner.explain.graph_text import Part
-
 if TYPE_CHECKING:
+    from sqlstream_planner.explain.graph_text import Part
     from sqlstream_planner.pipeline import Planned
 
 RESET, BOLD, DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
