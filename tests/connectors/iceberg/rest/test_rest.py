@@ -118,13 +118,13 @@ def test_a_catalog_that_goes_away_in_the_middle_and_comes_back(
 
 def test_a_catalog_that_is_silent(rest: RestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "PAUSE_S", 0.01)
-    monkeypatch.setattr(rest_catalog, "TIMEOUTS_S", (0.5, 0.5))
     wanted = add(tmp_path, 0)
     text = written(rest.options("silent"))
 
     def fault(point: str, epoch: int) -> None:
         if (point, epoch) == ("published", 2):
             rest.pause()
+            monkeypatch.setattr(rest_catalog, "TIMEOUTS_S", (0.5, 0.5))  # while it answers, it may take longer
 
     try:
         with pytest.raises(DiagnosticError) as caught:
