@@ -198,8 +198,7 @@ class StateDatabase:
         notes = tuple(line.strip() for line in rest.split("\n")[:8] if line.strip())
         help_ = None
         if self._bounds is not None and details.get("exception_type") == "Out of Memory":
-            first, notes = f"the query needs more than {self._bounds.memory >> 20} MiB of memory", ()
-            help_ = "ask for some keys, or run it with `sqlstream state query`"
+            return _more_memory(self._bounds, span)
         if details.get("exception_type") == "Permission":
             first, help_ = (
                 "a query of state can't reach files",
@@ -216,6 +215,20 @@ class StateDatabase:
             (f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
             suggestion(name, names),
         )
+
+
+def needs_more_memory(bounds: Bounds) -> DiagnosticError:
+    """STA023, for a query that is ended where it needs more than its bounds."""
+    return DiagnosticError(_more_memory(bounds, None))
+
+
+def _more_memory(bounds: Bounds, span: Span | None) -> Diagnostic:
+    return Diagnostic(
+        "STA023",
+        f"the query needs more than {bounds.memory >> 20} MiB of memory",
+        span,
+        help="ask for some keys, or run it with `sqlstream state query`",
+    )
 
 
 def select_of(relation: Relation, dataset: str) -> str:

@@ -26,7 +26,8 @@ from sqlstream.ui.edits import MOST_CHARACTERS, plan_of_edit
 from sqlstream.ui.figures import figures
 from sqlstream.ui.letters import letters
 from sqlstream.ui.pipelines import Pipeline, Pipelines, shown
-from sqlstream.ui.relations import MOST_ROWS, Queries, relations
+from sqlstream.ui.queries import MOST_ROWS, Queries
+from sqlstream.ui.relations import relations
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.explain.graph import Graph, graph_of
@@ -108,7 +109,10 @@ class Dashboard:
 
     def relations(self, pipeline: Pipeline, request: Request) -> Any:
         """What can be selected from its state."""
-        return relations(pipeline)
+        found = relations(pipeline)
+        if found:
+            self._queries.get_ready()
+        return found
 
     def letters(self, pipeline: Pipeline, request: Request) -> Any:
         """A page of its dead letters, and how many there are of each reason."""
@@ -199,13 +203,17 @@ def dashboard(pipelines: Pipelines, access: Access) -> Starlette:
 
         return Route(f"/api/pipelines/{{id}}{path}", endpoint, methods=["GET"])
 
-    def post(path: str, answer: Callable[[Pipeline, Any], Any]) -> Route:
+    def post(
+        path: str,
+        answer: Callable[[Pipeline, Any], Any],
+        answered: Callable[[Callable[[], Any]], Response] = _answered,
+    ) -> Route:
         async def endpoint(request: Request) -> Response:
             body = await _body(request)
             if isinstance(body, Response):
                 return body
             return await anyio.to_thread.run_sync(
-                lambda: _answered(lambda: answer(made.pipeline_of(request), body))
+                lambda: answered(lambda: answer(made.pipeline_of(request), body))
             )
 
         return Route(f"/api/pipelines/{{id}}{path}", endpoint, methods=["POST"])
@@ -231,7 +239,7 @@ def dashboard(pipelines: Pipelines, access: Access) -> Starlette:
         get("/relations", made.relations),
         get("/letters", made.letters),
         get("/savepoints", made.savepoints),
-        post("/query", made.query),
+        post("/query", made.query, _told),
         post("/plan", made.plan),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
@@ -241,6 +249,11 @@ def dashboard(pipelines: Pipelines, access: Access) -> Starlette:
 
 @on_large_stack
 def _answered(answer: Callable[[], Any]) -> Response:
+    """As `_told`, of answers that plans are read for: they nest deeply. One is made at a time, and none that takes long."""
+    return _told(answer)
+
+
+def _told(answer: Callable[[], Any]) -> Response:
     """An answer as JSON; what is wrong with a request, or with a state directory, as diagnostics."""
     try:
         found = answer()
