@@ -38,6 +38,7 @@ STATIC = Path(__file__).parent / "static"
 MOST_PIPELINES, MOST_SAVEPOINTS = 200, 200
 LOOK_S, HEARTBEAT_S = 1.0, 15.0
 _MOST_BYTES = 4 * MOST_CHARACTERS
+_Answered = Callable[[Callable[[], Any]], Response]
 
 
 class Dashboard:
@@ -197,17 +198,13 @@ def dashboard(pipelines: Pipelines, access: Access) -> Starlette:
     """The application that shows `pipelines` to those that `access` lets in."""
     made = Dashboard(pipelines, access)
 
-    def get(path: str, answer: Callable[[Pipeline, Request], Any]) -> Route:
+    def get(path: str, answer: Callable[[Pipeline, Request], Any], answered: _Answered = _answered) -> Route:
         def endpoint(request: Request) -> Response:
-            return _answered(lambda: answer(made.pipeline_of(request), request))
+            return answered(lambda: answer(made.pipeline_of(request), request))
 
         return Route(f"/api/pipelines/{{id}}{path}", endpoint, methods=["GET"])
 
-    def post(
-        path: str,
-        answer: Callable[[Pipeline, Any], Any],
-        answered: Callable[[Callable[[], Any]], Response] = _answered,
-    ) -> Route:
+    def post(path: str, answer: Callable[[Pipeline, Any], Any], answered: _Answered = _answered) -> Route:
         async def endpoint(request: Request) -> Response:
             body = await _body(request)
             if isinstance(body, Response):
@@ -231,16 +228,16 @@ def dashboard(pipelines: Pipelines, access: Access) -> Starlette:
         Route("/api/events", made.events),
         Route("/api/pipelines", lambda request: _answered(lambda: made.all(request))),
         get("", made.one),
-        get("/graph", made.graph),
-        get("/source", made.source),
+        get("/graph", made.graph, _of_a_plan),
+        get("/source", made.source, _of_a_plan),
         get("/epochs", made.epochs),
         get("/series", made.series),
         get("/epochs/{epoch:int}", made.epoch),
-        get("/relations", made.relations),
+        get("/relations", made.relations, _of_a_plan),
         get("/letters", made.letters),
         get("/savepoints", made.savepoints),
-        post("/query", made.query, _told),
-        post("/plan", made.plan),
+        post("/query", made.query),
+        post("/plan", made.plan, _of_a_plan),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [Middleware(Guard, access), Middleware(GZipMiddleware, minimum_size=2000)]
@@ -248,12 +245,12 @@ def dashboard(pipelines: Pipelines, access: Access) -> Starlette:
 
 
 @on_large_stack
+def _of_a_plan(answer: Callable[[], Any]) -> Response:
+    """The same of a plan, which may nest deeply. One such answer is made at a time."""
+    return _answered(answer)
+
+
 def _answered(answer: Callable[[], Any]) -> Response:
-    """As `_told`, of answers that plans are read for: they nest deeply. One is made at a time, and none that takes long."""
-    return _told(answer)
-
-
-def _told(answer: Callable[[], Any]) -> Response:
     """An answer as JSON; what is wrong with a request, or with a state directory, as diagnostics."""
     try:
         found = answer()
