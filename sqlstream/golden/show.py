@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 
 from sqlstream.golden.compare import Difference
 from sqlstream.golden.rows import Row
@@ -67,7 +66,10 @@ def _pair(old: str | None, new: str | None) -> str:
     first, second = _shown(old), _shown(new)
     if first == second and old is not None and new is not None:
         old, new = _quoted(old), _quoted(new)
-        at = max(0, len(commonprefix((old, new))) - _BEFORE)
+        alike = next(
+            (n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+        )
+        at = max(0, alike - _BEFORE)
         first, second = (text[at : at + _WIDEST] + "…" * (len(text) > at + _WIDEST) for text in (old, new))
         first, second = ("…" * bool(at) + text for text in (first, second))
     return f"{first} → {second}"
