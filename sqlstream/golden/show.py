@@ -9,7 +9,8 @@ from sqlstream.golden.rows import Row
 from sqlstream_operators.plan.spec import Schema
 from sqlstream_planner.text.visible import visible
 
-_WIDEST = 40
+#: How many characters of a value are shown, and how many before the first that differs.
+_WIDEST, _BEFORE = 40, 10
 
 
 def difference_lines(
@@ -53,14 +54,42 @@ def counts(difference: Difference) -> str:
 
 
 def _changed(old: Row, new: Row) -> list[str]:
-    return [_shown(a) if a == b else f"{_shown(a)} → {_shown(b)}" for a, b in zip(old, new, strict=True)]
+    return [_shown(a) if a == b else _pair(a, b) for a, b in zip(old, new, strict=True)]
+
+
+def _pair(old: str | None, new: str | None) -> str:
+    """Two values that differ; of long ones that begin alike, what is around the difference.
+
+    >>> _pair("a", "a "), _pair("x" * 50 + "a", "x" * 50 + "b")
+    ('a → "a "', '…xxxxxxxxxxa → …xxxxxxxxxxb')
+    """
+    first, second = _shown(old), _shown(new)
+    if first == second and old is not None and new is not None:
+        old, new = _quoted(old), _quoted(new)
+        alike = next(
+            (n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+        )
+        at = max(0, alike - _BEFORE)
+        first, second = (text[at : at + _WIDEST] + "…" * (len(text) > at + _WIDEST) for text in (old, new))
+        first, second = ("…" * bool(at) + text for text in (first, second))
+    return f"{first} → {second}"
 
 
 def _shown(cell: str | None) -> str:
     if cell is None:
         return "NULL"
-    text = visible(cell) if cell else '""'
+    text = _quoted(cell)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def _quoted(cell: str) -> str:
+    """A value as it stands in a table: in quotes where a reader could not see where it ends, or could take it for NULL.
+
+    >>> [_quoted(cell) for cell in ("a b", "a ", "", "NULL")]
+    ['a b', '"a "', '""', '"NULL"']
+    """
+    text = visible(cell)
+    return f'"{text}"' if cell != cell.strip() or cell in ("", "NULL") else text
 
 
 def _table(

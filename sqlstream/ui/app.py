@@ -34,7 +34,7 @@ from sqlstream_planner.explain.graph import Graph, graph_of
 from sqlstream_planner.text.masking import without_password
 
 STATIC = Path(__file__).parent / "static"
-#: How many pipelines a page has, and how many savepoints; how often what is live is looked at, seconds.
+#: How many pipelines an answer has, and how many savepoints; how often what is live is looked at, seconds.
 MOST_PIPELINES, MOST_SAVEPOINTS = 200, 200
 LOOK_S, HEARTBEAT_S = 1.0, 15.0
 _MOST_BYTES = 4 * MOST_CHARACTERS
@@ -173,11 +173,16 @@ class Dashboard:
             try:
                 found = await anyio.to_thread.run_sync(self._pipelines.overviews)
             except DiagnosticError:  # a place that is away for a moment
-                found = []
-            now = {one["id"]: json.dumps(one, ensure_ascii=False) for one in found[:MOST_PIPELINES]}
+                await anyio.sleep(LOOK_S)
+                continue
+            now = {one["id"]: json.dumps(one, ensure_ascii=False) for one in found}
             changed = [text for id_, text in now.items() if seen.get(id_) != text]
-            if changed:
-                yield f"event: pipelines\ndata: [{', '.join(changed)}]\n\n"
+            gone = [id_ for id_ in seen if id_ not in now]
+            for at in range(0, len(changed), MOST_PIPELINES):
+                yield f"event: pipelines\ndata: [{', '.join(changed[at : at + MOST_PIPELINES])}]\n\n"
+            if gone:
+                yield f"event: gone\ndata: {json.dumps(gone)}\n\n"
+            if changed or gone:
                 quiet = 0.0
             elif quiet >= HEARTBEAT_S:
                 yield ": nothing new\n\n"

@@ -22,8 +22,9 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_pa
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.text.masking import without_password
 
-#: How long an answer about all pipelines is used again, seconds.
-FRESH_S = 1.0
+#: How long an answer about all pipelines is used again, seconds: so many times as long as it took, so that hundreds of
+#: pipelines do not keep a processor busy, within these bounds.
+FRESH_S, MOST_FRESH_S, FRESH_FACTOR = 1.0, 5.0, 20
 _PLANS = 8
 
 #: Finds the state directories there are now: their names, and where they are.
@@ -83,7 +84,15 @@ class Pipelines:
 
     def all(self) -> list[Pipeline]:
         """All that are there now, in the order of their places. Raises DiagnosticError for a place that is not there."""
-        found = [(_id(name.rpartition("/")[2], _where(store)), name, store) for name, store in self._places()]
+        found: list[tuple[str, str, CheckpointStore]] = []
+        taken: set[str] = set()
+        for name, store in self._places():
+            short, where = name.rpartition("/")[2], _where(store)
+            id_ = _id(short, where)
+            if id_ in taken:  # of hundreds with one name, two may have the same short digest
+                id_ = _id(short, where, 16)
+            taken.add(id_)
+            found.append((id_, name, store))
         with self._lock:
             self._known = {
                 id_: self._known.get(id_) or Pipeline(id_, name, store, History(store))
@@ -99,13 +108,18 @@ class Pipelines:
         return next((one for one in self.all() if one.id == id_), None)
 
     def overviews(self) -> list[dict[str, Any]]:
-        """How all of them are, as JSON; an answer is good for a second, however many ask."""
+        """How all of them are, as JSON; an answer is good for a second or some, however many ask."""
+        began = self._clock()
         with self._lock:
-            if self._answered is not None and self._clock() - self._answered[0] < FRESH_S:
+            if self._answered is not None and began < self._answered[0]:
                 return self._answered[1]
         found = [shown(one) for one in self.all()]
+        now = self._clock()
         with self._lock:
-            self._answered = (self._clock(), found)
+            self._answered = (
+                now + min(MOST_FRESH_S, max(FRESH_S, FRESH_FACTOR * (now - began))),
+                found,
+            )
         return found
 
 
@@ -115,7 +129,8 @@ def shown(pipeline: Pipeline) -> dict[str, Any]:
         found: Mapping[str, Any] = pipeline.overview().to_json()
     except DiagnosticError as error:
         problems = problems_of(error.diagnostics)
-        found = Overview(pipeline.store.uri, pipeline.name, "damaged", problems=problems).to_json()
+        unread = Overview(pipeline.store.uri, pipeline.name, "damaged", problems=problems).to_json()
+        found = {**unread, **dict.fromkeys(("dead_letters", "state_rows", "state_bytes"))}  # nobody knows
     return {**found, "id": pipeline.id, "state_dir": without_password(_where(pipeline.store))}
 
 
@@ -125,11 +140,11 @@ def _where(store: CheckpointStore) -> str:
     return store.uri if local is None else str(local.absolute())
 
 
-def _id(name: str, uri: str) -> str:
+def _id(name: str, uri: str, digits: int = 4) -> str:
     """What stands for a pipeline in an address: its name, and what tells it from others of that name.
 
     >>> _id("orders", "/data/a"), _id("eu/orders ü", "/data/b")
     ('orders-46d2', 'eu-orders-08ef')
     """
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-") or "pipeline"
-    return f"{plain}-{hashlib.sha256(uri.encode()).hexdigest()[:4]}"
+    return f"{plain}-{hashlib.sha256(uri.encode()).hexdigest()[:digits]}"

@@ -166,3 +166,22 @@ def test_a_difference_is_shown_as_a_table() -> None:
         "  ~ b  2 → 7",
     ]
     assert difference_lines(found, SCHEMA, limit=1) == difference_lines(found, SCHEMA, limit=5)
+
+
+def test_values_that_look_alike_are_told_apart() -> None:
+    """Blanks at an end, an empty text, the text NULL, and long texts that differ where they would be cut."""
+    columns = (Column("k", VARCHAR), Column("v", VARCHAR))
+    pairs = [("a", "a "), ("", "NULL"), ("x" * 60 + "old", "x" * 60 + "new")]
+    found = [
+        difference_lines(
+            compare(Rows(columns, [("k", old), ("l", "same")]), Rows(columns, [("k", new), ("l", "same")])),
+            columns,
+            limit=5,
+        )[-1]
+        for old, new in pairs
+    ]
+    assert [line.split("k  ")[1] for line in found] == [
+        'a → "a "',
+        '"" → "NULL"',
+        "…xxxxxxxxxxold → …xxxxxxxxxxnew",
+    ]

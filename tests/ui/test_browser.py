@@ -154,6 +154,38 @@ def test_every_page_at_three_sizes(browser: Browser, one: str) -> None:
                 assert page.locator("h1").count() == 1
 
 
+def test_a_telephone_a_keyboard_and_a_screen_reader(browser: Browser, tmp_path: Path) -> None:
+    """Long names and what is damaged stay within the window, the focus stays where it was, pages have their titles."""
+    name = "a_name_" + "of_very_many_characters_" * 5
+    folder = tmp_path / name
+    folder.mkdir()
+    write_orders(folder, "0.json", 5)
+    store = run(folder)
+    for file in (folder / "state" / "epochs").glob("*.manifest.json"):
+        file.write_text(file.read_text()[:-20])
+    stores = [store, *(CheckpointStore(str(tmp_path / f"s{n}")) for n in range(250))]
+    with dashboard(*stores) as client, page_of(browser, viewport={"width": 390, "height": 800}) as page:
+        page.goto(client.url)
+        rows = page.locator("table[data-table=pipelines] tbody tr")
+        rows.first.wait_for()
+        assert rows.count() == 100
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        more = page.get_by_role("button", name="Show more pipelines")
+        more.focus()
+        page.keyboard.press("Enter")
+        until(lambda: rows.count() == 200)
+        assert page.evaluate("document.activeElement.ariaLabel") == "Show more pipelines"
+        more.click()
+        until(lambda: rows.count() == 251)
+        assert page.title() == "Pipelines · sqlstream"
+        page.goto(f"{client.url}#/p/{client.get('pipelines')['pipelines'][1]['id']}")
+        tab = page.locator(".tabs").get_by_role("link", name="Savepoints")
+        tab.focus()
+        page.keyboard.press("Enter")
+        until(lambda: page.title() == "Savepoints · shop · sqlstream")
+        assert page.evaluate("document.activeElement.textContent") == "Savepoints"
+
+
 def test_the_graph_and_an_operator(browser: Browser, client: Client, one: str) -> None:
     with page_of(browser) as page:
         page.goto(one)

@@ -20,13 +20,34 @@ export const post = async (path, body) => answered(await fetch(`api/${path}`, {
 
 // What is known of all pipelines, kept up to date by server-sent events.
 export const live = { pipelines: new Map(), listeners: new Set() };
-let source = null;
+const AGAIN_MS = 3000;
+let source = null, again = null;
 
+// All pipelines, answer by answer.
+export async function getPipelines(signal) {
+  let total = 1;
+  for (let at = 0; at < total;) {
+    const found = await get(`pipelines?offset=${at}`, signal);
+    for (const one of found.pipelines) live.pipelines.set(one.id, one);
+    total = found.pipelines.length ? found.total : 0;
+    at += found.pipelines.length;
+  }
+}
+
+// `onState` is told whether there is a connection; browsers try again by themselves, except after an answer that is none.
 export function listen(onState) {
   if (source) source.close();
+  clearTimeout(again);
   source = new EventSource("api/events");
   source.addEventListener("open", () => onState("live", "on"));
-  source.addEventListener("error", () => onState("no connection", "off"));
+  source.addEventListener("error", () => {
+    onState("no connection, trying again", "off");
+    if (source.readyState === EventSource.CLOSED) again = setTimeout(() => listen(onState), AGAIN_MS);
+  });
+  source.addEventListener("gone", (event) => {
+    for (const id of JSON.parse(event.data)) live.pipelines.delete(id);
+    for (const listener of [...live.listeners]) listener();
+  });
   source.addEventListener("pipelines", (event) => {
     for (const one of JSON.parse(event.data)) live.pipelines.set(one.id, one);
     for (const listener of [...live.listeners]) listener();

@@ -22,18 +22,41 @@ export function show(target, ...children) {
   target.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-// A table of columns { title, num, cell(row) }.
+// Which link, button, field or scrolled table of `target` has the focus, and how far its tables are scrolled: what is
+// drawn again keeps both.
+const KEYS = "a[href], button, input, select, textarea, summary, [tabindex]";
+const keyOf = (element, n) => element.getAttribute("href") || element.id || element.getAttribute("data-node") || element.getAttribute("aria-label") || `${element.tagName} ${n}`;
+export function focused(target) {
+  const at = document.activeElement;
+  const key = at && target !== at && target.contains(at) ? keyOf(at, [...target.querySelectorAll(KEYS)].indexOf(at)) : null;
+  return { key, scrolls: [...target.querySelectorAll(".scroll")].map((e) => [e.scrollLeft, e.scrollTop]) };
+}
+
+export function refocus(target, { key }) {
+  if (key === null || document.activeElement !== document.body) return;
+  const found = [...target.querySelectorAll(KEYS)].find((element, n) => keyOf(element, n) === key);
+  if (found) found.focus({ preventScroll: true });
+}
+
+export function showAgain(target, ...children) {
+  const place = focused(target);
+  show(target, ...children);
+  refocus(target, place);
+  [...target.querySelectorAll(".scroll")].forEach((e, n) => { if (place.scrolls[n]) [e.scrollLeft, e.scrollTop] = place.scrolls[n]; });
+}
+
+// A table of columns { title, num, cell(row) }; one with `cards` has a card for each row where it is narrow.
 export function table(caption, columns, rows, props = {}) {
   return h("div", { class: "scroll" + (props.tall ? " tall" : ""), tabindex: props.tall ? 0 : null },
-    h("table", { "data-table": props.name },
+    h("table", { "data-table": props.name, class: props.cards ? "cards" : null },
       caption ? h("caption", {}, caption) : null,
       h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.num ? "num" : null }, c.title)))),
       h("tbody", {}, rows.map((row) => h("tr", props.row ? props.row(row) : {},
         columns.map((c) => {
           const cell = c.cell(row);
           const isNull = cell === null || cell === undefined;
-          const classes = [c.num ? "num" : "", c.class || "", isNull && c.nulls ? "null" : ""].join(" ").trim();
-          return h("td", { class: classes || null, title: c.full ? c.full(row) : null }, isNull ? (c.nulls ? "NULL" : "–") : cell);
+          const classes = [c.num ? "num" : "", c.class || "", isNull ? (c.nulls ? "null" : "none") : ""].join(" ").trim();
+          return h("td", { class: classes || null, title: c.full ? c.full(row) : null, "data-title": props.cards ? c.title : null }, isNull ? (c.nulls ? "NULL" : "–") : cell);
         }))))));
 }
 
@@ -41,6 +64,13 @@ export const problems = (list) => list.map((d) => h("div", { class: "problem" + 
   h("p", {}, h("strong", {}, d.code ? `${d.code} ` : ""), d.message, d.span ? ` (line ${d.span.line}, column ${d.span.column})` : ""),
   (d.notes || []).map((note) => h("p", { class: "small" }, note)),
   d.help ? h("p", { class: "small" }, "help: ", d.help) : null));
+
+// Why a request had no answer, and what to do.
+export function refusal(error) {
+  if (error.diagnostics && error.diagnostics.length) return problems(error.diagnostics);
+  if (error instanceof TypeError) return h("p", {}, "The dashboard does not answer. If it has ended, start ", h("code", {}, "sqlstream ui"), " again: this page goes on by itself.");
+  return h("p", {}, String(error.message || error));
+}
 
 // Lines with numbers; `marks` are { line, column, length, kind }.
 export function sqlBlock(text, marks = [], only = null) {

@@ -1,6 +1,6 @@
 // Epochs: plots over the last ones, a list, and one epoch in detail.
 import { get, whileShown } from "./api.js";
-import { h, show, table } from "./dom.js";
+import { h, show, showAgain, table } from "./dom.js";
 import { amount, bytes, duration, number, time } from "./format.js";
 import { linePlot } from "./plots.js";
 
@@ -37,7 +37,7 @@ export async function epochsView(body, { id, query, signal, now }) {
     linePlot(canvas.rate, s.epoch, [{ label: "rows/s", values: s.rows_per_s, colour: "--green", fill: true }], pick);
     linePlot(canvas.lag, s.epoch, [{ label: "rows", values: s.lag, colour: "--red", fill: true }], pick);
     linePlot(canvas.state, s.epoch, [{ label: "rows", values: s.state_rows, colour: "--violet", fill: true }], pick);
-    show(list, table("Newest first", [
+    showAgain(list, table("Newest first", [
       { title: "Epoch", num: true, cell: (e) => h("a", { href: `#/p/${encodeURIComponent(id)}/epochs/${e.epoch}` }, number(e.epoch)) },
       { title: "Committed (UTC)", cell: (e) => time(Math.floor(e.at_us / 1000) * 1000) },
       { title: "Took", num: true, cell: (e) => duration(e.seconds) },
@@ -61,25 +61,34 @@ function meters(entries, unit) {
 }
 
 const rowsOf = (map) => Object.entries(map);
+const byName = ([a], [b]) => a.localeCompare(b, "en", { numeric: true });
 
-export async function epochView(body, { id, rest, signal }) {
-  const e = await get(`pipelines/${id}/epochs/${Number(rest)}`, signal);
+export async function epochView(body, { id, rest, signal, now }) {
   const back = `#/p/${encodeURIComponent(id)}/epochs`;
+  const last = now().epoch;
+  const wanted = /^\d{1,15}$/.test(rest) ? Number(rest) : 0;
+  const e = await get(`pipelines/${id}/epochs/${wanted}`, signal).catch((error) => { if (error.status === 404) return null; throw error; });
+  if (!e) {
+    show(body, h("div", { class: "card stack" }, h("p", {}, last === null ? "No epoch was committed yet." : last >= wanted && wanted > 0
+      ? `Epoch ${number(wanted)} is not among those that were recorded: at least the last 10,000 are kept, and a run that was killed may leave its last ones out.`
+      : `There is no epoch ${rest}: the last one is ${number(last)}.`), h("p", {}, h("a", { href: back }, "All epochs"))));
+    return;
+  }
   const slowest = Object.entries(e.steps).sort((a, b) => b[1] - a[1])[0];
   const where = slowest ? `${duration(slowest[1])} of ${duration(e.seconds)} went into ${STEPS[slowest[0]] || slowest[0]}` : "";
   show(body,
-    h("div", { class: "row" }, h("a", { href: back }, "all epochs"), h("h2", {}, `Epoch ${number(e.epoch)}`), h("span", { class: "quiet small" }, `${time(e.at_us)} UTC, run ${e.run}`), e.edits ? h("span", { class: "pill ADAPT" }, "carried an edit out") : null),
+    h("div", { class: "row" }, h("a", { href: back }, "all epochs"), e.epoch > 1 ? h("a", { href: `${back}/${e.epoch - 1}` }, "previous") : null, last !== null && e.epoch < last ? h("a", { href: `${back}/${e.epoch + 1}` }, "next") : null, h("h2", {}, `Epoch ${number(e.epoch)}`), h("span", { class: "quiet small" }, `${time(e.at_us)} UTC, run ${e.run}`), e.edits ? h("span", { class: "pill ADAPT" }, "carried an edit out") : null),
     h("p", {}, where, "."),
     h("div", { class: "plots" },
       h("section", { class: "card" }, h("h2", {}, "Steps of the epoch"), meters(Object.entries(e.steps).map(([k, v]) => [STEPS[k] || k, v]), 1)),
       h("section", { class: "card" }, h("h2", {}, `What its tasks did (${number(e.task_count)} in all)`), Object.keys(e.task_us).length ? meters(Object.entries(e.task_us).map(([k, v]) => [SPENT[k] || k, v]), 1e6) : h("p", { class: "quiet" }, "No task ran.")),
       h("section", { class: "card" }, table("Sources", [
         { title: "Table", cell: (r) => r[0] }, { title: "Rows", num: true, cell: (r) => number(r[1]) },
-        { title: "Waiting", num: true, cell: (r) => (e.lags[r[0]] === undefined || e.lags[r[0]] === null ? null : number(e.lags[r[0]])) }, { title: "Watermark", cell: (r) => time(e.watermarks[r[0]]) },
+        { title: "Waiting", num: true, cell: (r) => (e.lags[r[0]] === undefined || e.lags[r[0]] === null ? null : number(e.lags[r[0]])) }, { title: "Watermark (UTC)", cell: (r) => time(e.watermarks[r[0]]) },
       ], rowsOf({ ...Object.fromEntries(Object.keys(e.watermarks).map((k) => [k, 0])), ...e.read }))),
       h("section", { class: "card" }, table("Operators and sinks", [
         { title: "Name", cell: (r) => r[0] }, { title: "Rows that it gave", num: true, cell: (r) => number(r[1]) },
-      ], [...rowsOf(e.made), ...rowsOf(e.written)]))),
+      ], [...rowsOf(e.made).sort(byName), ...rowsOf(e.written).sort(byName)]))),
     e.tasks.length ? h("section", { class: "card" }, table(`The ${e.tasks.length} slowest tasks`, [
       { title: "Task", cell: (t) => h("code", {}, t.task) }, { title: "Took", num: true, cell: (t) => duration(t.total_us / 1e6) },
       { title: "Rows in", num: true, cell: (t) => number(t.rows) }, { title: "Bytes in", num: true, cell: (t) => bytes(t.bytes) }, { title: "Sent on", num: true, cell: (t) => bytes(t.shipped) },

@@ -27,6 +27,8 @@ export function duration(s) {
   return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(0)} days`;
 }
 
+export const rowsOf = (n, text = amount(n)) => `${text} ${n === 1 ? "row" : "rows"}`;
+
 const two = (n) => String(n).padStart(2, "0");
 export function time(us) {
   if (us === null || us === undefined) return "–";

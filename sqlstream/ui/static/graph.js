@@ -1,7 +1,7 @@
 // The plan as a graph: laid out by dagre, nodes are buttons, figures are live.
 import { get, whileShown } from "./api.js";
 import { h, show, sqlBlock, svg } from "./dom.js";
-import { amount, bytes, number, time } from "./format.js";
+import { amount, bytes, number, rowsOf, time } from "./format.js";
 import { rowsPanel } from "./state.js";
 
 const WIDTH = 204;
@@ -14,9 +14,9 @@ const isSkewed = (state) => state.skew && state.skew >= 1.5 && state.rows >= ROW
 const lines = (node) => {
   const found = [];
   if (node.verdict) found.push(node.verdict);
-  if (node.rows_per_s !== null && node.rows_per_s !== undefined) found.push(node.rows_per_s ? `${amount(node.rows_per_s)} rows/s` : node.rows === undefined || node.rows === null ? "" : `${amount(node.rows)} rows in the last epoch`);
-  if (node.lag) found.push(`${amount(node.lag)} rows waiting`);
-  if (node.state && node.state.rows !== undefined) found.push(`${amount(node.state.rows)} rows, ${bytes(node.state.bytes)}${isSkewed(node.state) ? `, skew ${node.state.skew}` : ""}`);
+  if (node.rows_per_s !== null && node.rows_per_s !== undefined) found.push(node.rows_per_s ? `${amount(node.rows_per_s)} rows/s` : node.rows === undefined || node.rows === null ? "" : `${rowsOf(node.rows)} in the last epoch`);
+  if (node.lag) found.push(`${rowsOf(node.lag)} waiting`);
+  if (node.state && node.state.rows !== undefined) found.push(`${rowsOf(node.state.rows)}, ${bytes(node.state.bytes)}${isSkewed(node.state) ? `, skew ${node.state.skew}` : ""}`);
   if (node.watermark !== undefined && node.watermark !== null) found.push(`up to ${time(node.watermark).slice(0, 19)}`);
   return found.filter(Boolean);
 };
@@ -60,15 +60,43 @@ export function drawGraph(target, graph, choose, chosen) {
   };
   update(graph.nodes);
   show(target, plane);
-  zoomed(target, plane, width, height);
+  const readable = Math.min(1, Math.max(0.6, (target.clientWidth - 4) / width));
+  const all = Math.min(readable, (target.clientWidth - 4) / width, target.clientHeight / height);
+  const zoom = (scale) => zoomed(target, plane, width, height, scale);
+  zoom(target.zoomed ? Math.max(all, target.scale) : readable);
+  // What is larger than its frame begins with its sources, and can be seen as a whole.
+  const first = graph.nodes.find((n) => n.kind === "source");
+  if (first && !target.zoomed) {
+    const at = layout.node(first.id);
+    target.scrollTop = at.y * readable - target.clientHeight / 2;
+    target.scrollLeft = (at.x - at.width / 2) * readable - (narrow ? target.clientWidth / 3 : 20);
+  }
+  zoomButtons(target, width * readable > target.clientWidth + 40 || height * readable > target.clientHeight + 40, { zoom, all, readable });
   return update;
 }
 
-function zoomed(target, plane, width, height) {
-  const fit = Math.min(1, Math.max(0.6, (target.clientWidth - 4) / width));
-  plane.style.transform = `scale(${fit})`;
-  plane.style.marginBottom = `${height * (fit - 1)}px`;
-  plane.style.marginRight = `${width * (fit - 1)}px`;
+// Scales around the middle of what is seen.
+function zoomed(target, plane, width, height, scale) {
+  const before = target.scale || scale;
+  const x = (target.scrollLeft + target.clientWidth / 2) / before, y = (target.scrollTop + target.clientHeight / 2) / before;
+  target.scale = scale;
+  plane.style.transform = `scale(${scale})`;
+  plane.style.marginBottom = `${height * (scale - 1)}px`;
+  plane.style.marginRight = `${width * (scale - 1)}px`;
+  target.scrollLeft = x * scale - target.clientWidth / 2;
+  target.scrollTop = y * scale - target.clientHeight / 2;
+}
+
+function zoomButtons(target, large, { zoom, all, readable }) {
+  if (target.buttons) target.buttons.remove();
+  target.buttons = null;
+  if (!large) return;
+  const to = (scale) => { target.zoomed = true; zoom(Math.min(2, Math.max(all, scale))); };
+  const button = (text, label, scale) => h("button", { type: "button", "aria-label": label, title: label, on: { click: () => to(scale()) } }, text);
+  target.buttons = h("div", { class: "row zoom", role: "group", "aria-label": "Size of the graph" },
+    button("−", "Smaller", () => target.scale / 1.3), button("+", "Larger", () => target.scale * 1.3),
+    button("whole", "The whole graph", () => all), button("readable", "As large as can be read", () => readable));
+  target.before(target.buttons);
 }
 
 function curve(points) {
@@ -84,7 +112,7 @@ function curve(points) {
 export async function graphView(body, { id, signal, now }) {
   let graph = await get(`pipelines/${id}/graph`, signal);
   if (!graph.nodes.length) {
-    show(body, h("div", { class: "card" }, h("p", { class: "quiet" }, "Nothing was committed yet: the graph is shown after the first epoch.")));
+    show(body, h("div", { class: "card" }, h("p", { class: "quiet" }, "Nothing was committed yet: the graph is shown after the first epoch, once ", h("code", {}, "sqlstream run"), " has begun.")));
     return;
   }
   const [source, relations] = await Promise.all([get(`pipelines/${id}/source`, signal), get(`pipelines/${id}/relations`, signal)]);
@@ -95,7 +123,7 @@ export async function graphView(body, { id, signal, now }) {
     h("div", { class: "legend" }, h("span", {}, h("i", {}), "within a task"), h("span", {}, h("i", { class: "exchange" }), "exchange between tasks, by key"),
       graph.nodes.some((n) => n.kind === "dimension") ? h("span", {}, h("i", { class: "lookup" }), "lookup") : null,
       graph.parallelism === null ? h("span", {}, "nothing was committed yet") : h("span", {}, `${number(graph.parallelism)} shard${graph.parallelism === 1 ? "" : "s"}`)),
-    h("div", { class: "split" }, target, panel));
+    h("div", { class: "split" }, h("div", {}, target), panel));
   const choose = (node) => { chosen = node; nodePanel(panel, graph.nodes.find((n) => n.id === node), source, relations, id); };
   let update = drawGraph(target, graph, choose, chosen);
   choose(chosen);
@@ -125,19 +153,19 @@ function nodeFigures(node) {
   const add = (title, value) => pairs.push(h("dt", {}, title), h("dd", {}, value));
   if (node.stage) add("stage", `${node.stage} (level ${node.level})`);
   if (node.rows_per_s !== null && node.rows_per_s !== undefined) add("rows/s", amount(node.rows_per_s));
-  if (node.rows !== null && node.rows !== undefined) add("last epoch", `${number(node.rows)} rows`);
-  if (node.rows_read !== null && node.rows_read !== undefined) add("read in all", `${number(node.rows_read)} rows`);
-  if (node.lag !== null && node.lag !== undefined) add("waiting", `${number(node.lag)} rows`);
-  if (node.watermark !== undefined) add("watermark", time(node.watermark));
+  if (node.rows !== null && node.rows !== undefined) add("last epoch", rowsOf(node.rows, number(node.rows)));
+  if (node.rows_read !== null && node.rows_read !== undefined) add("read in all", rowsOf(node.rows_read, number(node.rows_read)));
+  if (node.lag !== null && node.lag !== undefined) add("waiting", rowsOf(node.lag, number(node.lag)));
+  if (node.watermark !== undefined) add("watermark", `${time(node.watermark)}${typeof node.watermark === "number" ? " UTC" : ""}`);
   if (node.epoch) add("committed", `up to epoch ${number(node.epoch)}`);
   const state = node.state && node.state.rows !== undefined ? node.state : null;
-  if (state) add("state", `${number(state.rows)} rows, ${bytes(state.bytes)}`);
+  if (state) add("state", `${rowsOf(state.rows, number(state.rows))}, ${bytes(state.bytes)}`);
   if (state && isSkewed(state)) add("skew", `the largest of ${state.shards.length} shards has ${state.skew} times the mean`);
   const most = state ? Math.max(1, ...state.shards.map((s) => s.rows)) : 1;
   return h("div", { "data-figures": true },
     h("dl", { class: "pairs" }, pairs),
     state && state.shards.length > 1 ? h("div", { class: "bars", role: "img", "aria-label": `rows by shard: ${state.shards.map((s) => s.rows).join(", ")}` },
-      state.shards.slice(0, 128).map((s) => h("span", { style: { height: `${Math.max(3, 100 * s.rows / most)}%` }, title: `${number(s.rows)} rows` }))) : null);
+      state.shards.slice(0, 128).map((s) => h("span", { style: { height: `${Math.max(3, 100 * s.rows / most)}%` }, title: rowsOf(s.rows, number(s.rows)) }))) : null);
 }
 
 function nodePanel(panel, node, source, relations, id) {

@@ -1,28 +1,35 @@
 // The dashboard: which view an address after # shows.
-import { Refused, get, listen, live, post } from "./api.js";
-import { h, problems, show } from "./dom.js";
+import { Refused, get, getPipelines, listen, post } from "./api.js";
+import { focused, h, refusal, refocus, show } from "./dom.js";
 import { pipelineView } from "./pipeline.js";
 import { pipelinesView } from "./pipelines.js";
 
 const main = document.getElementById("main");
 const crumbs = document.getElementById("crumbs");
-let leave = null;
+let leave = null, failed = false;
 
 async function route() {
+  const place = focused(main), before = document.getElementById("view");
   if (leave) leave.abort();
+  failed = false;
   leave = new AbortController();
   const { signal } = leave;
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
   try {
+    const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
     if (parts[0] === "p" && parts[1]) await pipelineView(main, crumbs, parts[1], parts[2] || "graph", parts[3], new URLSearchParams(query), signal);
     else await pipelinesView(main, crumbs, signal);
+    refocus(main, place);
   } catch (error) {
     if (signal.aborted) return;
+    failed = true;
     if (error instanceof Refused && error.status === 401) login();
-    else show(main, h("div", { class: "card stack" }, h("h1", {}, "This can't be shown"),
-      error instanceof Refused && error.diagnostics.length ? problems(error.diagnostics) : h("p", {}, String(error.message || error)),
-      h("p", {}, h("a", { href: "#/" }, "All pipelines"))));
+    else {
+      const now = document.getElementById("view"), view = now === before ? null : now; // the header and the tabs stay
+      show(view || main, h("div", { class: "card stack" }, h(view ? "h2" : "h1", {}, "This can't be shown"), refusal(error),
+        view ? null : h("p", {}, h("a", { href: "#/" }, "All pipelines"))));
+      if (!view) document.title = "Can't be shown · sqlstream";
+    }
   }
 }
 
@@ -50,7 +57,15 @@ async function enter(token) {
 
 function start() {
   const status = document.getElementById("live");
-  listen((text, state) => { status.textContent = text; status.className = `live ${state}`; });
+  let lost = false;
+  listen((text, state) => {
+    if (status.textContent !== text) status.textContent = text;
+    status.className = `live ${state}`;
+    if (state === "on" && (lost && failed)) route();
+    // A dashboard that was started anew may have another token.
+    if (state === "off" && !lost) get("pipelines").catch((error) => { if (error instanceof Refused && error.status === 401) login(); });
+    lost = state === "off";
+  });
   route();
 }
 
@@ -69,8 +84,5 @@ if (given) {
   history.replaceState(null, "", location.pathname);
   enter(decodeURIComponent(given[1]));
 } else {
-  get("pipelines").then(({ pipelines }) => {
-    for (const one of pipelines) live.pipelines.set(one.id, one);
-    start();
-  }).catch((error) => (error instanceof Refused && error.status === 401 ? login() : start()));
+  getPipelines().then(start).catch((error) => (error instanceof Refused && error.status === 401 ? login() : start()));
 }

@@ -10,10 +10,10 @@ export async function savepointsView(body, { id, signal }) {
     found.savepoints.length ? table(`${number(found.total)} in all, newest first`, [
       { title: "Name", cell: (s) => s.name },
       { title: "Epoch", num: true, cell: (s) => number(s.epoch) },
-      { title: "Made", cell: (s) => s.created },
+      { title: "Made (UTC)", cell: (s) => s.created.replace("T", " ").replace(/(\+00:00|Z)$/, "") },
       { title: "Rows of state", num: true, cell: (s) => amount(s.rows) },
       { title: "Size", num: true, cell: (s) => bytes(s.bytes) },
       { title: "From", cell: (s) => s.origin || (s.imported ? "imported" : "this pipeline") },
-    ], found.savepoints, { name: "savepoints" })
+    ], found.savepoints, { name: "savepoints", cards: true })
       : h("p", { class: "quiet" }, "There is none. ", h("code", {}, "sqlstream savepoint create"), " names the state as it is now, while the pipeline runs.")));
 }
