@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlstream.cli.progress import size
 from sqlstream.runtime.loop.progress import instant
-from sqlstream.state.overview import EMPTY, KILLED, Overview
+from sqlstream.state.overview import DAMAGED, EMPTY, KILLED, Overview
 from sqlstream.storage.run_status import RESTARTING
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.text.visible import visible
@@ -32,7 +32,7 @@ def status_lines(found: Sequence[Overview]) -> Iterator[str]:
 
 
 def _cells(one: Overview) -> tuple[str, ...]:
-    if one.state == EMPTY:
+    if one.state in (EMPTY, DAMAGED):
         return (one.pipeline, one.state, *[""] * (len(_HEAD) - 2))
     lag = [rows for rows in one.lag.values() if rows is not None]
     return (

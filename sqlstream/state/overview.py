@@ -12,11 +12,12 @@ from sqlstream.runtime.loop.epoch import shown_watermark
 from sqlstream.runtime.loop.recovery import last_manifest
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import RunInfo
-from sqlstream.storage.run_status import RESTARTING, RUNNING, STARTING, STOPPED, read_status
+from sqlstream.storage.run_status import RESTARTING, RUNNING, STARTING, STOPPED, problems_of, read_status
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import DiagnosticError
 
-#: States beside those of `run_status`: the process of the run is gone, and nothing was ever run.
-KILLED, EMPTY = "killed", "empty"
+#: States beside those of `run_status`: the process of the run is gone, nothing was ever run, and the manifest can't be read.
+KILLED, EMPTY, DAMAGED = "killed", "empty", "damaged"
 _DEPTH = 3
 
 
@@ -24,7 +25,7 @@ _DEPTH = 3
 class Overview:
     """A pipeline, by its state directory.
 
-    `state` is one of `run_status`, or `killed`, `empty`. `run` is the last one (None: there was none). `lag` are the rows
+    `state` is one of `run_status`, or `killed`, `empty`, `damaged`. `run` is the last one (None: there was none). `lag` are the rows
     that wait, `watermarks` where each source is in event time (µs; None: nowhere yet; "end"), both by source and as of the
     last committed `epoch`. `rows` are what was read since the state directory began. `at_us` is when the run wrote what it
     says (µs since 1970; 0: it did not).
@@ -48,7 +49,8 @@ class Overview:
     at_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON object for `--json`."""
+        """One JSON object for `--json`; what nobody knows of a damaged one is null."""
+        known = self.state != DAMAGED
         return {
             "state_dir": self.state_dir,
             "pipeline": self.pipeline,
@@ -60,9 +62,9 @@ class Overview:
             "watermarks": dict(self.watermarks),
             "rows_read": dict(self.rows),
             "rows_per_second": self.rows_per_s,
-            "dead_letters": self.dead_letters,
-            "state_rows": self.state_rows,
-            "state_bytes": self.state_bytes,
+            "dead_letters": self.dead_letters if known else None,
+            "state_rows": self.state_rows if known else None,
+            "state_bytes": self.state_bytes if known else None,
             "restarts": self.restarts,
             "problems": [dict(problem) for problem in self.problems],
             "updated_us": self.at_us,
@@ -106,6 +108,11 @@ def overview(store: CheckpointStore, name: str, host: str | None = None) -> Over
         problems=() if ours is None or state == KILLED else ours.problems,
         at_us=0 if ours is None else ours.at_us,
     )
+
+
+def damaged(store: CheckpointStore, name: str, error: DiagnosticError) -> Overview:
+    """What is left to say where `overview` raises."""
+    return Overview(store.uri, name, DAMAGED, problems=problems_of(error.diagnostics))
 
 
 def state_directories(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:

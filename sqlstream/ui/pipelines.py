@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlstream.runtime.loop.recovery import last_manifest, physical_plan
-from sqlstream.state.overview import Overview, overview
+from sqlstream.state.overview import Overview, damaged, overview
 from sqlstream.storage.epoch_history import History
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest
-from sqlstream.storage.run_status import problems_of
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_path
@@ -128,9 +127,7 @@ def shown(pipeline: Pipeline) -> dict[str, Any]:
     try:
         found: Mapping[str, Any] = pipeline.overview().to_json()
     except DiagnosticError as error:
-        problems = problems_of(error.diagnostics)
-        unread = Overview(pipeline.store.uri, pipeline.name, "damaged", problems=problems).to_json()
-        found = {**unread, **dict.fromkeys(("dead_letters", "state_rows", "state_bytes"))}  # nobody knows
+        found = damaged(pipeline.store, pipeline.name, error).to_json()
     return {**found, "id": pipeline.id, "state_dir": without_password(_where(pipeline.store))}
 
 

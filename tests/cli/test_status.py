@@ -69,6 +69,23 @@ def until(folder: Path, state: str) -> None:
         time.sleep(0.1)
 
 
+def test_a_damaged_one_does_not_hide_the_others(project: Path, sqlstream: Command) -> None:
+    (project / "b.sql").write_text(ROWS.replace("'out'", "'out_b'"))
+    assert [sqlstream("run", f"{name}.sql")[0] for name in "ab"] == [0, 0]
+    for manifest in (project / ".sqlstream/a/epochs").iterdir():
+        manifest.write_bytes(b"{")
+    code, out, err = sqlstream("status")
+    assert (code, err) == (4, "")
+    _, first, second, problem, *_ = out.splitlines()
+    assert (first.split(), second.split()[:3]) == (["a", "damaged"], ["b", "ended", "1"])
+    assert problem.startswith("a: error[STA001]: ")
+    code, out, err = sqlstream("status", "--json")
+    assert (code, err) == (4, "")
+    a, b = map(json.loads, out.splitlines())
+    assert (a["state"], a["state_rows"], a["problems"][0]["code"]) == ("damaged", None, "STA001")
+    assert (b["state"], b["state_rows"]) == ("ended", 0)
+
+
 def test_a_run_that_has_ended(project: Path, sqlstream: Command) -> None:
     assert sqlstream("status") == (0, "no pipeline of this project was ever run\n", "")
     assert sqlstream("run", "a.sql")[0] == 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream.runtime.loop.stop import Interrupted
 from sqlstream.runtime.run.request import RunRequest
+from sqlstream.runtime.run.row_rate import RowRate
 from sqlstream.storage.epoch_history import EpochRecord, HistoryWriter
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.run_status import (
@@ -29,8 +29,6 @@ from sqlstream.storage.run_status import (
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 
-#: Rows per second are those of the last so many seconds.
-RATE_OVER_S = 30.0
 #: The exit codes of a run that needs consent, and of one that does not fit the state directory.
 _REFUSED = (3, 4)
 
@@ -50,12 +48,10 @@ class StatusReporter:
     ) -> None:
         self._store = store
         self._wall_clock = wall_clock
-        self._clock = clock
         self._rows: Counter[str] = Counter()
-        self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._rate = RowRate(clock)
         self._status = RunStatus(run, pipeline, STARTING, 0, base_dir=base_dir)
         self._history = HistoryWriter(store)
-        self._lock = threading.Lock()
         self._has_begun = False
 
     def observing(self, request: RunRequest) -> RunRequest:
@@ -111,7 +107,7 @@ class StatusReporter:
         """Write what is known, if anything has happened; a store that does not answer misses one."""
         if not self._has_begun:
             return
-        status = replace(self._status, at_us=int(self._wall_clock() * 1e6), rows_per_s=self._rate())
+        status = replace(self._status, at_us=int(self._wall_clock() * 1e6), rows_per_s=self._rate.per_s())
         with contextlib.suppress(OSError):
             write_status(self._store, status)
             self._history.write()
@@ -120,8 +116,7 @@ class StatusReporter:
         self._has_begun = True
         self._rows.update(report.rows_read)
         self._history.add(self._record(report))
-        with self._lock:
-            self._lately.append((self._clock(), sum(report.rows_read.values())))
+        self._rate.add(sum(report.rows_read.values()), sum(report.seconds.values()))
         self._status = replace(
             self._status,
             state=RUNNING,
@@ -154,12 +149,3 @@ class StatusReporter:
             edits=report.facts.plan.is_state_only,
             replayed=report.replayed,
         )
-
-    def _rate(self) -> float:
-        """Rows per second; how many came with the oldest epoch says nothing, as it is not known what that took."""
-        with self._lock:
-            now = self._clock()
-            while len(self._lately) > 1 and now - self._lately[0][0] > RATE_OVER_S:
-                self._lately.popleft()
-            (since, _), *epochs = self._lately
-        return round(sum(rows for _, rows in epochs) / max(now - since, 1e-3), 1)
