@@ -25,10 +25,10 @@ _DEPTH = 3
 class Overview:
     """A pipeline, by its state directory.
 
-    `state` is one of `run_status`, or `killed`, `empty`, `damaged`. `run` is the last one (None: there was none). `lag` are
-    the rows that wait, `watermarks` where each source is in event time (µs; None: nowhere yet; "end"), both by source and as of
-    the last committed `epoch`. `rows` are what was read since the state directory began. `at_us` is when the run wrote what it
-    says (µs since 1970; 0: it did not).
+    `state` is one of `run_status`, or `killed`, `empty`, `damaged`. `run` is the last one (None: there was none).
+    `lag` are the rows that wait, `watermarks` where each source is in event time (µs; None: nowhere yet; "end"), both
+    by source and as of the last committed `epoch`. `rows` are what was read since the state directory began. `at_us`
+    is when the run wrote what it says (µs since 1970; 0: it did not).
     """
 
     state_dir: str
