@@ -124,7 +124,9 @@ def test_a_catalog_that_is_silent(rest: RestServer, tmp_path: Path, monkeypatch:
     def fault(point: str, epoch: int) -> None:
         if (point, epoch) == ("published", 2):
             rest.pause()
-            monkeypatch.setattr(rest_catalog, "TIMEOUTS_S", (0.5, 0.5))  # while it answers, it may take longer
+            monkeypatch.setattr(
+                rest_catalog, "TIMEOUTS_S", (0.5, 0.5)
+            )  # while it answers, it may take longer
 
     try:
         with pytest.raises(DiagnosticError) as caught:
