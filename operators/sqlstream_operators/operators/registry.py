@@ -103,4 +103,11 @@ def reader_of(spec: ReadingSpec, kept: Iterable[OperatorSpec]) -> ReadingOperato
 def _made(spec: OperatorSpec) -> Operator:
     if type(spec) not in OPERATORS:
         raise InternalError(f"no operator runs a {type(spec).__name__}")
-    return OPERATORS[type(spec)](spec)
+    made = OPERATORS[type(spec)](spec)
+    for said, method in ((spec.facts.keeps_answer, "answer"), (spec.facts.view is not None, "shown")):
+        if said and not hasattr(made, method):
+            fact = "keeps_answer" if method == "answer" else "view"
+            raise InternalError(
+                f"{type(spec).__name__} has `{fact}`, and {type(made).__name__} no `{method}`"
+            )
+    return made

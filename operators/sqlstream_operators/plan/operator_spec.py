@@ -148,6 +148,37 @@ class StatefulSpec(ABC):
         """Whether specs of the class may have a time to live."""
 
 
+def check_facts(spec: StatefulSpec) -> None:
+    """What an operator that is planned says of itself must be about its state and its output.
+
+    Raises InternalError: what is not said would be missed by nobody but whoever waits for the rows, or looks at them.
+    """
+    facts, tables = spec.facts, {table.name: table for table in spec.state.tables}
+    emitted = {column.name for column in spec.output}
+    timed = {t.name for t in tables.values() if t.layout == "time" and t.name != EXPIRY}
+    wrong = {
+        f"is a {spec.kind}, and its state one of a {spec.state.operator}": spec.state.operator != spec.kind,
+        "is moved by watermarks, and nothing in its facts waits": (
+            facts.waiting is None and bool(spec.watermark_sources)
+        ),
+        "has rows that wait, and no watermark that moves it": (
+            facts.waiting is not None and not spec.watermark_sources
+        ),
+        "waits with tables that it has not": facts.waiting is not None
+        and not set(facts.waiting.tables) <= tables.keys(),
+        "emits columns unchanged that it does not emit": not set(facts.unchanged.values()) <= emitted,
+        "does not say of each table with layout 'time', and of no other, as what its times are seen": (
+            facts.times.keys() != timed
+        ),
+        "is shown by a table that it has not": facts.view is not None
+        and facts.view.paged_by is not None
+        and facts.view.paged_by not in tables,
+    }
+    for what, holds in wrong.items():
+        if holds:
+            raise InternalError(f"{type(spec).__name__} {what} (plan/operator_spec.py: OperatorFacts)")
+
+
 class ReadingSpec(ABC):
     """The base of specs of operators that keep nothing: they read what operators of the same stage keep, and are driven by
     these what changes.

@@ -57,6 +57,7 @@ def plan_with_states(
         dimensions=_dimensions(roots),
     )
     _check_watermarks(plan)
+    _check_states(plan)
     return plan, planner.state_nodes
 
 
@@ -75,6 +76,23 @@ def _check_watermarks(plan: PhysicalPlan) -> None:
                 raise InternalError(
                     f"{step.name} waits for watermarks of {sorted(waits - timed)}, which has none"
                 )
+
+
+def _check_states(plan: PhysicalPlan) -> None:
+    """Raise InternalError unless the plan has the state of each operator, and no other.
+
+    A state that the plan does not name is in no manifest: each epoch would begin with an empty one.
+    """
+    kept = {state.state_id: state for state in plan.states}
+    for step in plan.operators:
+        state = step.operator.state
+        if kept.pop(state.state_id, None) != state:
+            raise InternalError(
+                f"{step.name} keeps the state {state.state_id}, which the plan has not as its own: "
+                "planner.states.keep or .add gives the one to plan with"
+            )
+    if kept:
+        raise InternalError(f"no operator keeps the states {sorted(kept)}")
 
 
 def _planned(planner: Planner, roots: Sequence[Node]) -> Planner:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlstream_operators.plan.epoch_values import OF_EPOCH
+from sqlstream_operators.plan.operator_spec import check_facts
 from sqlstream_operators.plan.spec import (
     DimensionInput,
     EpochInput,
@@ -80,7 +81,14 @@ class Stages:
         return self._drafts[stage]
 
     def built(self) -> tuple[Stage, ...]:
-        """All stages, each behind those that it reads."""
+        """All stages, each behind those that it reads.
+
+        Raises InternalError if what the spec of an operator says of it is not about its state and its output.
+        """
+        for draft in self._drafts.values():
+            for step in draft.steps:
+                if isinstance(step, OperatorStep):
+                    check_facts(step.operator)
         return tuple(
             sorted((d.stage(self._dimensions) for d in self._drafts.values()), key=lambda s: s.level)
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.parts import Columns
 from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import Fields, Node, sql
@@ -66,7 +67,22 @@ def run_over_rows(
     name: str,
     late: LateRows | None = None,
 ) -> Block:
-    """The stage of an operator that is shipped rows by the key of its state."""
+    """The stage of an operator that is shipped rows by the key of its state.
+
+    Raises InternalError if rows of closed windows could reach it, or if what it retracts would be read as rows.
+    """
+    for end in (f for f in node.inputs[0].fields if f.id == rows.window_end):
+        if end.window is None:
+            raise InternalError(f"{name}: {end.id} is no end of a window")
+        if end.window.time.direct and late is None:
+            raise InternalError(
+                f"{name} is shipped windows, and no `late` (planner.late_rows) keeps closed ones out"
+            )
+    if planner.changes(node) and not (weighted and spec.emits_changes):
+        raise InternalError(
+            f"{name} is planned with rows that stay, and its node says that they are updating: `weighted` of the plan, "
+            "`emits_changes` of the spec"
+        )
     draft = planner.stage_of(node, name, blocks)
     keys = tuple(f.name for f in spec.state.tables[0].key)
     shipment = Shipment(f"{name}.in", each(rows.sql), rows.schema)
