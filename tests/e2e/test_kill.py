@@ -95,7 +95,7 @@ def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
     with Killer.running(tmp_path) as killer:
         first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 9):
+        for step in steps_within(rng, first.steps, 6):
             killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step))
         killer.finish(Order(str(pipeline.folder), 600, 2))
     _same(pipeline)

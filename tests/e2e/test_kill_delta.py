@@ -32,7 +32,7 @@ def test_kills_at_points_and_steps(tmp_path: Path) -> None:
             table.optimize.compact()  # as a job at night does
         first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 8):
+        for step in steps_within(rng, first.steps, 5):
             killer.kill(replace(order, parallelism=rng.choice([1, 2, 3]), step=step))
         killer.finish(order)
     for number in (1, 2):

@@ -59,9 +59,9 @@ def test_kills_at_points_and_steps(tmp_path: Path) -> None:
             append(lake, rest)
         first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 8):
+        for step in steps_within(rng, first.steps, 5):
             killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step))
-        killer.finish(Order(str(pipeline.folder), 60, 2))
+        killer.finish(Order(str(pipeline.folder), 600, 2))
     for number in (1, 2):
         assert_same(pipeline.output(number), pipeline.expected(number))
     assert pipeline.output(1)

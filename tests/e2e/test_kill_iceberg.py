@@ -40,9 +40,9 @@ def test_sinks_are_right_after_kills_at_points_and_steps(tmp_path: Path) -> None
             expire(pipeline.folder, "out_1")
         first = killer.run(replace(order, point="collected", occurrence=2, counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 6):
+        for step in steps_within(rng, first.steps, 4):
             killer.kill(replace(order, parallelism=rng.choice([1, 2, 3]), step=step))
-        killer.finish(order)
+        killer.finish(replace(order, rows_per_epoch=600))
     for number in (1, 2):
         rows = table(pipeline.folder, f"out_{number}").scan().to_arrow().to_pylist()
         found_rows = [tuple(row.values()) for row in rows]
@@ -88,9 +88,9 @@ def test_a_source_is_right_after_kills_at_points_and_steps(tmp_path: Path) -> No
             pass
         first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2, counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 6):
+        for step in steps_within(rng, first.steps, 4):
             killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step))
-        killer.finish(Order(str(pipeline.folder), 60, 2))
+        killer.finish(Order(str(pipeline.folder), 600, 2))
     for number in (1, 2):
         assert_same(pipeline.output(number), pipeline.expected(number))
     assert pipeline.output(1)

@@ -87,7 +87,7 @@ def test_tables_are_right_after_kills_at_points_and_steps(lake: str, tmp_path: P
                 kind.compact(tmp_path, name)
         first = killer.run(replace(order, point="collected", counted=True))
         assert first.killed, first.errors
-        for step in steps_within(rng, first.steps, 8):
+        for step in steps_within(rng, first.steps, 5):
             killer.kill(replace(order, step=step))
         killer.finish(order)
     for name, query in EXPECTED.items():

@@ -133,6 +133,7 @@ def run(folder: Path, text: str, **options: object) -> RunResult:
     return run_here(plan_file(text, file="p.sql"), folder, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", _FORMATS)
 def test_rows_there_and_back(server: StoreServer, tmp_path: Path, format_: str) -> None:
     """Written to the store by one pipeline, in partitions whose names need care, read by another; and both go on."""

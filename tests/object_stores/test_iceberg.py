@@ -23,6 +23,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
     yield from running(request)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (k) NOT ENFORCED"])
 def test_rows_there_and_back(server: StoreServer, tmp_path: Path, key: str) -> None:
     """Written and read by epochs while requests fail; no file says who logs in."""

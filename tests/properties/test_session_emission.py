@@ -33,7 +33,7 @@ WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');
 """
 SESSION = "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)"
 _BOUNDED = settings(
-    max_examples=examples(5),
+    max_examples=examples(3),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

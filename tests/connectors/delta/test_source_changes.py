@@ -150,7 +150,7 @@ LIMITS = st.builds(
 
 
 @pytest.mark.parametrize("feed", [False, True])
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(
         st.tuples(
@@ -227,6 +227,7 @@ def counted(table: Table) -> Counter[Row]:
     return Counter(Counter(v for _, v in at_version(table)).items())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (k) NOT ENFORCED"], ids=["rows", "keys"])
 def test_pipelines(table: Table, key: str) -> None:
     """Aggregates, a table that is kept up to date, and an edit that reads all changes again."""
@@ -251,6 +252,7 @@ def test_pipelines(table: Table, key: str) -> None:
         assert Counter(collected.folded("greatest")) == Counter(greatest.items())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["planned", "run", "published", "committed"])
 def test_crashes(table: Table, point: Any) -> None:
     folder = table.path.parent

@@ -52,7 +52,7 @@ def write(table: Table, what: tuple[str, int, int]) -> list[Row]:
 
 
 @pytest.mark.parametrize("start", [None, "0", "1", "latest"])
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, partitioned=st.booleans(), mode=st.sampled_from(["batch", "streaming"]), data=st.data())
 def test_each_row_is_read_once(
     duck: DuckSession,

@@ -74,6 +74,7 @@ def scanned(lake: Lake) -> Counter[Row] | None:
     return Counter(zip(found.column("k").to_pylist(), found.column("v").to_pylist(), strict=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_each_operation(tmp_path: Path, duck: DuckSession, name: str, partitioned: bool) -> None:
@@ -110,7 +111,7 @@ LIMITS = st.builds(
 )
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(
         st.tuples(

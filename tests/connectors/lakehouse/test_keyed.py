@@ -185,6 +185,7 @@ KEYS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize(
     ("name", "type_"),

@@ -60,7 +60,7 @@ def expected(spark: SparkSession, of: str) -> Counter[Any]:
 
 @pytest.mark.parametrize("format_", ["orc", "parquet", "json"])
 def test_formats(spark: SparkSession, tmp_path: Path, format_: str) -> None:
-    rows = spark.range(5000).selectExpr("id AS k", "concat('v', id % 7) AS v", "id * 2 AS other")
+    rows = spark.range(2000).selectExpr("id AS k", "concat('v', id % 7) AS v", "id * 2 AS other")
     rows.repartition(3).write.format(format_).save(str(tmp_path / "in"))
     run(tmp_path, T.format(f"'format' = '{format_}', 'path' = 'in'") + COUNTS, rows_per_epoch=900)
     rows.createOrReplaceTempView("made")
@@ -82,7 +82,7 @@ def test_options_of_the_reader(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize("point", ["planned", "run", "published", "committed"])
 def test_crashes(spark: SparkSession, tmp_path: Path, table: str, point: Any) -> None:
     """What is written between the runs is not read: the rows are those that were copied first."""
-    spark.range(50).selectExpr("id AS k", "concat('v', id % 3) AS v").write.saveAsTable(table)
+    spark.range(24).selectExpr("id AS k", "concat('v', id % 3) AS v").write.saveAsTable(table)
     there = expected(spark, table)
     sql = T.format(f"'table-name' = '{table}'") + COUNTS
     with pytest.raises(Crash):
