@@ -12,6 +12,7 @@ from sqlstream.connectors.database.changes import Mode
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.filesystem.written_files import FILE_BYTES
 from sqlstream.connectors.lakehouse.changes import Changes
+from sqlstream.connectors.lakehouse.times import check_times, has_times
 from sqlstream.connectors.lakehouse.waiting import WaitingEpoch
 from sqlstream.connectors.options import size_bytes
 from sqlstream_operators.plan.spec import SinkSpec
@@ -44,8 +45,15 @@ class KeyedContent:
         return any(part.rows for part in parts)
 
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Put them together. Raises RefusedRowError for a key that is NULL or has two rows."""
+        """Put them together.
+
+        Raises RefusedRowError for a key that is NULL or has two rows, DataError for a time that the table can't have.
+        """
         self._changes.load(epoch, StagedEpoch(self._store, self._spec, parts))
+        timed = [column for column in self._changes.columns() if has_times(column.type)]
+        if timed:
+            for batch in self._changes.rows(pa.schema(timed)):
+                check_times(self._spec.name, batch)
 
     def noted(self, epoch: int, parts: Sequence[SinkPart], store: CheckpointStore, folder: str) -> Any:
         """The changes, one for each key, staged once more: what tasks have staged goes with its manifest."""

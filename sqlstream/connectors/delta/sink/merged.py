@@ -42,7 +42,11 @@ class MergedChanges(KeyedContent):
         self._log = log
 
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Put them together. Raises RefusedRowError for a key that is NULL or has two rows, or a row without a partition."""
+        """Put them together.
+
+        Raises RefusedRowError for a key that is NULL or has two rows, or a row without a partition, DataError for a time
+        that the table can't have.
+        """
         super().load(epoch, parts)
         self._check_partitions()
 

@@ -12,6 +12,7 @@ from sqlstream.connectors.api import SinkPart
 from sqlstream.connectors.delta.sink.statistics import FileStatistics
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
 from sqlstream.connectors.filesystem.written_files import FILE_BYTES, combined_codes, cut, grouped, sync
+from sqlstream.connectors.lakehouse.times import check_times
 from sqlstream.connectors.options import size_bytes
 from sqlstream.formats.file_writing import writer_session
 from sqlstream.formats.parquet.files import write
@@ -30,9 +31,13 @@ class DeltaWriter:
         self._columns = [c for c in spec.schema if c.name not in spec.partitioned_by]
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
-        """Write the rows. Names are new each time: what a task that is repeated has written before, the log never names."""
+        """Write the rows. Names are new each time: what a task that is repeated has written before, the log never names.
+
+        Raises DataError for rows that the table can't have.
+        """
         if not table.num_rows:
             return SinkPart(0)
+        check_times(self._spec.name, table)
         filesystem, root = open_filesystem(self._location)
         filesystem.create_dir(root, recursive=True)
         files = []

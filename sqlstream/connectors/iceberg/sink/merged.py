@@ -55,7 +55,8 @@ class MergedChanges(KeyedContent):
     def load(self, epoch: int, parts: Sequence[SinkPart]) -> None:
         """Put them together.
 
-        Raises RefusedRowError for a key that is NULL or has two rows, DataError for a NULL where the table has none.
+        Raises RefusedRowError for a key that is NULL or has two rows, DataError for a NULL or a time that the table
+        can't have.
         """
         super().load(epoch, parts)
         names = {column.name for column in self._spec.schema}

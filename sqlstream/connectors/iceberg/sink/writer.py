@@ -16,6 +16,7 @@ from sqlstream.connectors.iceberg.library import attempt, open_table
 from sqlstream.connectors.iceberg.options import TablePlace
 from sqlstream.connectors.iceberg.sink.data_files import to_json
 from sqlstream.connectors.iceberg.sink.partitions import partitions
+from sqlstream.connectors.lakehouse.times import check_times
 from sqlstream.connectors.options import size_bytes
 from sqlstream.formats.file_writing import as_declared
 from sqlstream_operators.errors import DataError, TargetError
@@ -43,6 +44,7 @@ class IcebergWriter:
         """
         if not table.num_rows:
             return SinkPart(0)
+        check_times(self._spec.name, table)
         target = attempt(self._place, lambda: open_table(self._place), done="written")
         if target is None:
             raise TargetError(
