@@ -270,7 +270,7 @@ def _topped(chance: Chance, chain: Chain) -> Chain:
 
 def _answers(worlds: Worlds) -> Iterator[tuple[SinkIdentity, str, str]]:
     """Identities of sinks, with the query as the planner and as DuckDB has it."""
-    for seed in seeds(20):
+    for seed in seeds(30):
         chance = Chance(seed)
         chain = _topped(chance, _drawn(chance))
         for each in (chain, *(_mutated(chance, chain) for _ in range(7))) if chain.forms else ():

@@ -106,7 +106,7 @@ def check_chain(
 
 
 @settings(
-    max_examples=examples(4),
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

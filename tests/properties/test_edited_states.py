@@ -84,7 +84,7 @@ def edits(draw: st.DrawFn) -> list[str]:
 
 
 @settings(
-    max_examples=examples(4),
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

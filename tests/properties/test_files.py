@@ -14,7 +14,7 @@ from tests.properties.files import check_file
 
 
 @settings(
-    max_examples=examples(5),
+    max_examples=examples(8),
     # A seed has nothing to shrink.
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,

@@ -113,7 +113,7 @@ def test_a_fork_of_an_edited_query(name: str, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=examples(3),
+    max_examples=examples(5),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -150,7 +150,7 @@ def overs(draw: st.DrawFn, source: str = "t") -> str:
 
 
 _BOUNDED = settings(
-    max_examples=examples(7),
+    max_examples=examples(10),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -143,7 +143,7 @@ _rows = st.lists(
 
 
 @settings(
-    max_examples=examples(4),
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

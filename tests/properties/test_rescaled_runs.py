@@ -32,7 +32,7 @@ from tests.properties.updating import batch, collecting, plan
 Layout = tuple[int, int]
 LAYOUTS = st.tuples(st.integers(1, 4), st.sampled_from([4, 7, 64, 128, 1000]))
 _BOUNDED = settings(
-    max_examples=examples(5),
+    max_examples=examples(7),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

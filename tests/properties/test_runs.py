@@ -126,7 +126,7 @@ def planned_in(folder: Path, queries: Sequence[str], settings: str = "") -> Plan
 @pytest.mark.parametrize(
     ("settings", "seed"),
     [
-        *(("", seed) for seed in seeds(2)),
+        *(("", seed) for seed in seeds(3)),
         *(("SET 'table.exec.emit.allow-lateness' = '4 s';\n", seed) for seed in seeds(1)),
     ],
 )

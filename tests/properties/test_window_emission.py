@@ -34,7 +34,7 @@ CREATE TABLE t (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTER
 WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');
 """
 _BOUNDED = settings(
-    max_examples=examples(5),
+    max_examples=examples(7),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -297,7 +297,7 @@ def test_what_goes_wrong_is_told_once_and_no_row_is_lost(
     steps=st.lists(st.one_of(st.integers(1, 12), st.sampled_from(sorted(OTHERS))), min_size=3, max_size=10)
 )
 @settings(
-    max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 def test_any_epochs_and_others(tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]) -> None:
     folder = tmp_path_factory.mktemp("t")

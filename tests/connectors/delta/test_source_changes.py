@@ -150,7 +150,7 @@ LIMITS = st.builds(
 
 
 @pytest.mark.parametrize("feed", [False, True])
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(
         st.tuples(

@@ -111,7 +111,7 @@ LIMITS = st.builds(
 )
 
 
-@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(
         st.tuples(

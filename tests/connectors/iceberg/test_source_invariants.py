@@ -68,7 +68,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("start", ["table", "snapshot"])
-@settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, merged=st.booleans(), streaming=st.booleans(), data=st.data())
 def test_each_row_is_read_once(
     duck: DuckSession,
