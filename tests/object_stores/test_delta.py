@@ -59,7 +59,7 @@ def test_runs_while_requests_fail(server: StoreServer, tmp_path: Path) -> None:
         proxy.choose = choose
         for number in range(2):
             lines = "".join(
-                f'{{"k": {k}, "v": "p{k % 2}"}}\n' for k in range(number * 100, number * 100 + 100)
+                f'{{"k": {k}, "v": "p/é %={k % 2}"}}\n' for k in range(number * 100, number * 100 + 100)
             )
             (tmp_path / "in" / f"{number}.json").write_text(lines)
             run_here(

@@ -81,7 +81,7 @@ def test_rows_of_several_runs_are_there_once(tmp_path: Path, partitions: str) ->
     table = deltalake.DeltaTable(str(tmp_path / "table"))
     assert table.metadata().partition_columns == [p.strip() for p in partitions.split(",") if p]
     named = {Path(one).name for one in table.file_uris()}
-    assert named == {one.name for one in (tmp_path / "table").glob("*.parquet")}, "no file is left over"
+    assert named == {one.name for one in (tmp_path / "table").rglob("*.parquet")}, "no file is left over"
     first = table.get_add_actions(flatten=True)
     assert sum(pa.table(first).column("num_records").to_pylist()) == len(wanted)
 

@@ -67,6 +67,30 @@ def test_tables_by_key_are_read(kind: str, tmp_path: Path) -> None:
         assert _rows(kind, tmp_path, "k", "n", "last") == wanted
 
 
+@pytest.mark.parametrize("options", ["", ", 'auto-compaction' = 'true', 'compaction.file-size' = '1 mb'"])
+@pytest.mark.parametrize("column", ["p", "é", "Day.of-week"])
+def test_values_of_partitions_are_read(column: str, options: str, tmp_path: Path) -> None:
+    """Polars takes them from the names of the folders that files are in, not from Delta's log."""
+    (tmp_path / "in").mkdir()
+    values = ["a/b=c%d e", "ü", "..", "q'\"{}\\:?*#+&", None, "2024-01-01", "%41"]
+    text = (
+        f"CREATE TABLE t (k BIGINT, v STRING) WITH ({_FILES});\n"
+        f"CREATE TABLE o (k BIGINT, `{column}` STRING, n INT) PARTITIONED BY (`{column}`, n) "
+        f"WITH ({_options('delta')}{options});\nINSERT INTO o SELECT k, v, CAST(k AS INT) % 2 FROM t;\n"
+    )
+    wanted = []
+    for number in range(60 if options else 2):
+        rows = [(number * 10 + i, value) for i, value in enumerate(values)]
+        lines = "".join(json.dumps({"k": k, "v": v}) + "\n" for k, v in rows)
+        (tmp_path / "in" / f"{number:03d}.json").write_text(lines)
+        wanted += [(k, v, k % 2) for k, v in rows]
+    run_here(plan_file(text, file="p.sql"), tmp_path, rows_per_epoch=len(values))
+    assert _rows("delta", tmp_path, "k", column, "n") == wanted
+    if options:
+        made = list((tmp_path / "table").rglob("part-compacted-*.parquet"))
+        assert len(made) == len(values)
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_rows_of_both_are_in_one_table(kind: str, tmp_path: Path) -> None:
     """Rows that are added here, and by Polars, are read by either."""

@@ -7,7 +7,6 @@ anybody has committed since the table was looked at.
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from sqlstream.connectors.delta.library import deltalake
+from sqlstream.connectors.delta.sink.folders import folder_of, path_of
 from sqlstream.connectors.delta.sink.shape import arrow_schema
 from sqlstream.connectors.delta.sink.statistics import FileStatistics
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _KNOWN = frozenset(
     {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "timestampNtz", "generatedColumns"}
 )
-#: Names of files that are the same in the log and in the folder.
-_PLAIN = re.compile(r"(?!/)[A-Za-z0-9_.=/-]+")
 _BATCH_ROWS = 65_536
 
 
@@ -95,10 +93,11 @@ class DeltaCompaction(Compaction["DeltaTable"]):
         there = pa.table(table.get_add_actions(flatten=False))
         for one in there.select([n for n in _LISTED if n in there.column_names]).to_pylist():
             values = _texts(one.get("partition") or {}, columns)
-            if values is None or one["num_records"] is None or not _PLAIN.fullmatch(one["path"]):
+            path = path_of(one["path"])
+            if values is None or one["num_records"] is None or path is None:
                 continue
             if self._is_small(one["size_bytes"]):
-                file = _File(one["path"], one["size_bytes"], one["num_records"], values)
+                file = _File(path, one["size_bytes"], one["num_records"], values)
                 small.setdefault(values, []).append(file)
         return [*small.values()]
 
@@ -114,8 +113,10 @@ class _Copy:
         """What a commit has for one new file with the rows of others; those that can't be copied stay."""
         from deltalake.transaction import AddAction, RemoveAction
 
-        name = f"part-compacted-{uuid.uuid4().hex}.parquet"
+        folder = folder_of(values)
+        name = f"{folder}part-compacted-{uuid.uuid4().hex}.parquet"
         path = f"{self._root}/{name}"
+        self._filesystem.create_dir(f"{self._root}/{folder}".rstrip("/"), recursive=True)
         self._made.append(path)
         statistics = FileStatistics(list(self._schema))
         copied: list[_File] = []

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.api import SinkPart
+from sqlstream.connectors.delta.sink.folders import folder_of
 from sqlstream.connectors.delta.sink.statistics import FileStatistics
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
 from sqlstream.connectors.filesystem.written_files import FILE_BYTES, combined_codes, cut, grouped, sync
@@ -39,11 +40,12 @@ class DeltaWriter:
             return SinkPart(0)
         check_times(self._spec.name, table)
         filesystem, root = open_filesystem(self._location)
-        filesystem.create_dir(root, recursive=True)
         files = []
         for values, rows in self._files(table):
-            name = f"part-{epoch:06d}-{task}-{uuid.uuid4().hex}.parquet"
+            folder = folder_of(values)
+            name = f"{folder}part-{epoch:06d}-{task}-{uuid.uuid4().hex}.parquet"
             content = rows.select([column.name for column in self._columns])
+            filesystem.create_dir(f"{root}/{folder}".rstrip("/"), recursive=True)
             write(filesystem, f"{root}/{name}", content, self._columns, {})
             if is_local(self._location):
                 sync(f"{root}/{name}")
