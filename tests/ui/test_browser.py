@@ -183,7 +183,7 @@ def test_a_telephone_a_keyboard_and_a_screen_reader(browser: Browser, tmp_path: 
         tab.focus()
         page.keyboard.press("Enter")
         until(lambda: page.title() == "Savepoints · shop · sqlstream")
-        assert page.evaluate("document.activeElement.textContent") == "Savepoints"
+        until(lambda: page.evaluate("document.activeElement.textContent") == "Savepoints")
 
 
 def test_the_graph_and_an_operator(browser: Browser, client: Client, one: str) -> None:
