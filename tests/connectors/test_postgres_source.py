@@ -20,6 +20,7 @@ from sqlstream.connectors.postgres.source import PostgresSource
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
 from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -148,6 +149,15 @@ def test_views(database: Database, duck: DuckSession, tmp_path: Path, kind: str)
     assert [row for split in plan.splits for row in read(spec, tmp_path, duck, split)] == [
         (k, "v") for k in (1, 2, 3)
     ]
+
+
+def test_a_view_that_fails(database: Database, tmp_path: Path) -> None:
+    database.rows(
+        "CREATE VIEW t AS SELECT i::bigint AS k, (1 / (i - 2))::text AS v FROM generate_series(1, 3) i"
+    )
+    source = PostgresSource(spec_of(database), context(tmp_path))
+    with pytest.raises(DataError, match="can't be read: division by zero"):
+        source.plan(source.initial_position(), Limits())
 
 
 @pytest.mark.parametrize("runs", [True, False])

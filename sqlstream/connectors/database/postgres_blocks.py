@@ -13,7 +13,7 @@ from sqlstream.connectors.database.postgres_binary import HEADER, TRAILER
 from sqlstream.connectors.database.postgres_fields import PADDING, Fields, Ints, cast_to, decoded, integers
 from sqlstream.connectors.database.postgres_read_types import ReadType
 from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.errors import InternalError
+from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import Column
 
 #: How many rows, and how many bytes of them, are made columns at once.
@@ -74,9 +74,12 @@ def fields_of(block: Block, count: int) -> list[Fields]:
 
 
 def table_of(fields: Sequence[Fields], columns: Sequence[Column], types: Sequence[ReadType]) -> pa.Table:
-    """The fields of columns as a table, in the Arrow types of the declared ones. Raises DataError."""
-    arrays = [
-        cast_to(decoded(one, type_.type, version_byte=type_.version_byte), to_arrow(column.type))
-        for one, column, type_ in zip(fields, columns, types, strict=True)
-    ]
+    """The fields of columns as a table, in the Arrow types of the declared ones. Raises DataError, which names the column."""
+    arrays = []
+    for one, column, type_ in zip(fields, columns, types, strict=True):
+        try:
+            there = decoded(one, type_.type, version_byte=type_.version_byte)
+            arrays.append(cast_to(there, to_arrow(column.type)))
+        except DataError as error:
+            raise DataError(f"column `{column.name}`: {error.message}") from error
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

@@ -165,7 +165,8 @@ class PostgresConnection:
             return LostConnectionError(self._safe(error))
         state = error.sqlstate or ""
         if state.startswith(("21", "22", "23")):
-            return DataError(f"{self.location} can't take a row: {self._safe(error)}", sql)
+            cannot = "can't be read" if self._done == "read" else "can't take a row"
+            return DataError(f"{self.location} {cannot}: {self._safe(error)}", sql)
         if state.startswith("55P03"):
             what = f"someone else holds a lock on it ({self._safe(error)})"
             return unusable(self.location, what, done=self._done)

@@ -53,6 +53,14 @@ def oid_of(message: bytes) -> int:
     return int.from_bytes(message[1:5], "big")
 
 
+def _type_name(oid: int) -> str:
+    """What a type is called, for messages: the log has its number only, so one of the database's own has no name."""
+    from psycopg.postgres import types
+
+    known = types.get(oid)
+    return f"of type {oid}" if known is None else known.regtype
+
+
 def relation_of(message: bytes, own_types: dict[int, tuple[int, int]]) -> Relation:
     """A message that describes a table; `own_types` are what types of the database's own are made of."""
     oid = oid_of(message)
@@ -65,7 +73,7 @@ def relation_of(message: bytes, own_types: dict[int, tuple[int, int]]) -> Relati
         type_, modifier = int.from_bytes(rest[:4], "big"), int.from_bytes(rest[4:8], "big", signed=True)
         rest = rest[8:]
         made_of = own_types.get(type_, (type_, modifier))
-        columns.append(ThereColumn(column.decode(), f"of type {type_}", *made_of))
+        columns.append(ThereColumn(column.decode(), _type_name(type_), *made_of))
         if flags & 1:
             key.add(column.decode())
     return Relation(

@@ -222,6 +222,17 @@ def test_schema_changes(cdc: Database, tmp_path: Path, duck: DuckSession) -> Non
     assert (found.code, "as the changes that come next have it" in found.notes[0]) == ("DAT018", True)
 
 
+def test_a_type_that_only_the_log_has_is_named(cdc: Database, tmp_path: Path, duck: DuckSession) -> None:
+    cdc.rows("CREATE TABLE t (k int PRIMARY KEY, v text)")
+    one = begun(cdc, tmp_path, duck)
+    _, at = one.all()
+    cdc.rows("ALTER TABLE t ALTER COLUMN v TYPE bigint USING 1")
+    cdc.rows("INSERT INTO t VALUES (1, 1)")
+    cdc.rows("ALTER TABLE t ALTER COLUMN v TYPE text USING NULL")
+    found = one.again().refused(at)
+    assert (found.code, found.notes[1]) == ("DAT018", "`v` is bigint there and VARCHAR here")
+
+
 def test_a_replica_identity_that_changes(cdc: Database, tmp_path: Path, duck: DuckSession) -> None:
     cdc.rows(TABLE)
     cdc.rows("ALTER TABLE t REPLICA IDENTITY FULL")
