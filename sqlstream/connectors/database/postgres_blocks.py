@@ -74,7 +74,7 @@ def fields_of(block: Block, count: int) -> list[Fields]:
 
 
 def table_of(fields: Sequence[Fields], columns: Sequence[Column], types: Sequence[ReadType]) -> pa.Table:
-    """The fields of columns as a table, in the Arrow types of the declared ones. Raises DataError, which names the column."""
+    """The fields of columns as a table, in the Arrow types of the declared ones. Raises DataError with the column."""
     arrays = []
     for one, column, type_ in zip(fields, columns, types, strict=True):
         try:
