@@ -146,6 +146,7 @@ export async function graphView(body, { id, signal, now }) {
   let wide = target.clientWidth;
   const observer = new ResizeObserver(() => { if (Math.abs(target.clientWidth - wide) > 40) { wide = target.clientWidth; update = drawGraph(target, graph, choose, chosen); } });
   observer.observe(target);
+  return graph.epoch;
 }
 
 function nodeFigures(node) {

@@ -50,10 +50,14 @@ export async function pipelineView(main, crumbs, id, tab, rest, query, signal) {
   signal.addEventListener("abort", () => clearInterval(clock));
   const view = tab === "epochs" && rest ? epochView : (TABS.find(([key]) => key === tab) || TABS[0])[2];
   tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
-  // What has nothing to show before the first epoch is drawn again when that is there.
-  let drawn = now().epoch;
-  whileShown(signal, () => { if (drawn === null && now().epoch !== null) { drawn = now().epoch; view(body, { id, rest, query, signal, now }); } });
-  await view(body, { id, rest, query, signal, now });
+  // What has nothing to show before the first epoch is drawn again when that is there: once it is drawn, not meanwhile, and
+  // not where it had the epoch before the list of pipelines did.
+  const before = now().epoch;
+  let drawn = await view(body, { id, rest, query, signal, now }) ?? before;
+  if (signal.aborted) return;
+  const again = () => { if (drawn === null && now().epoch !== null) { drawn = now().epoch; view(body, { id, rest, query, signal, now }); } };
+  again();
+  whileShown(signal, again);
 }
 
 function header(p, gone) {
