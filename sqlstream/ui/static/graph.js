@@ -116,6 +116,7 @@ export async function graphView(body, { id, signal, now }) {
     return;
   }
   const [source, relations] = await Promise.all([get(`pipelines/${id}/source`, signal), get(`pipelines/${id}/relations`, signal)]);
+  if (graph.epoch === null && relations.length) graph = await get(`pipelines/${id}/graph`, signal); // the first epoch came between
   const target = h("div", { class: "graph" });
   const panel = h("aside", { class: "card", "aria-label": "The chosen part of the plan" });
   let chosen = (graph.nodes.find((n) => n.kind === "operator") || graph.nodes[0]).id;
