@@ -110,10 +110,7 @@ class Dashboard:
 
     def relations(self, pipeline: Pipeline, request: Request) -> Any:
         """What can be selected from its state."""
-        found = relations(pipeline)
-        if found:
-            self._queries.get_ready()
-        return found
+        return relations(pipeline)
 
     def letters(self, pipeline: Pipeline, request: Request) -> Any:
         """A page of its dead letters, and how many there are of each reason."""
@@ -172,10 +169,9 @@ class Dashboard:
         while not await request.is_disconnected():
             try:
                 found = await anyio.to_thread.run_sync(self._pipelines.overviews)
+                now = {one["id"]: json.dumps(one, ensure_ascii=False) for one in found}
             except DiagnosticError:  # a place that is away for a moment
-                await anyio.sleep(LOOK_S)
-                continue
-            now = {one["id"]: json.dumps(one, ensure_ascii=False) for one in found}
+                now = seen
             changed = [text for id_, text in now.items() if seen.get(id_) != text]
             gone = [id_ for id_ in seen if id_ not in now]
             for at in range(0, len(changed), MOST_PIPELINES):

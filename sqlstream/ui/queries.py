@@ -45,11 +45,6 @@ class Queries:
                 if answer is not None:
                     return answer
 
-    def get_ready(self) -> None:
-        """Start a process if there is none: it takes a moment, in which somebody writes a query."""
-        with self._lock:
-            self._idle = [process for process in self._idle if process.lives] or [QueryProcess()]
-
     def close(self) -> None:
         """End the processes that wait."""
         with self._lock:

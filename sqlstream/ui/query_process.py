@@ -50,9 +50,8 @@ class QueryProcess:
     """One process, which answers one question at a time."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a run has threads, and a Java machine: it can't be forked
+        # A run has threads, and a Java machine: it can't be forked.
+        context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="state queries", daemon=True)
         self._process.start()

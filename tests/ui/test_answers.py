@@ -211,7 +211,6 @@ def test_a_process_of_queries_that_ended_is_followed_by_another(shop: Checkpoint
 
     (pipeline,) = Pipelines(lambda: [("shop", shop)]).all()
     running = queries.Queries()
-    running.get_ready()
     for signal_number in (signal.SIGKILL, None):
         assert running.run(pipeline, "SELECT 1 AS one")["rows"] == [["1"]]
         (process,) = running._idle

@@ -104,9 +104,8 @@ def _made(spec: OperatorSpec) -> Operator:
     if type(spec) not in OPERATORS:
         raise InternalError(f"no operator runs a {type(spec).__name__}")
     made = OPERATORS[type(spec)](spec)
-    for said, method in ((spec.facts.keeps_answer, "answer"), (spec.facts.view is not None, "shown")):
-        if said and not hasattr(made, method):
-            fact = "keeps_answer" if method == "answer" else "view"
+    for fact, method in (("keeps_answer", "answer"), ("view", "shown")):
+        if getattr(spec.facts, fact) and not hasattr(made, method):
             raise InternalError(
                 f"{type(spec).__name__} has `{fact}`, and {type(made).__name__} no `{method}`"
             )

@@ -52,10 +52,10 @@ export async function pipelineView(main, crumbs, id, tab, rest, query, signal) {
   tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
   // What has nothing to show before the first epoch is drawn again when that is there: once it is drawn, not meanwhile, and
   // not where it had the epoch before the list of pipelines did.
-  const before = now().epoch;
-  let drawn = await view(body, { id, rest, query, signal, now }) ?? before;
+  const before = now().epoch, drawView = () => view(body, { id, rest, query, signal, now });
+  let drawn = await drawView() ?? before;
   if (signal.aborted) return;
-  const again = () => { if (drawn === null && now().epoch !== null) { drawn = now().epoch; view(body, { id, rest, query, signal, now }); } };
+  const again = () => { if (drawn === null && now().epoch !== null) { drawn = now().epoch; drawView(); } };
   again();
   whileShown(signal, again);
 }
