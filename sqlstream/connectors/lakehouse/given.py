@@ -73,11 +73,30 @@ class GivenTable:
             f"restore it; or {self._anew()}",
         )
 
-    def note(self, table: str, epoch: int, columns: Sequence[str]) -> None:
-        """Write down that this state directory has given a table an epoch, and these columns."""
+    def note(self, table: str, epoch: int, columns: Sequence[str], version: int | None = None) -> None:
+        """Write down that this state directory has given a table an epoch, and these columns.
+
+        `version` is the table's that has the epoch, where such a number tells more than the epoch does.
+        """
         given = list(dict.fromkeys([*self.columns(), *columns]))
         content = {"table": table, "epoch": epoch, "columns": given}
+        if version is not None:
+            content["version"] = version
         self.store.put(self._mark, json.dumps(content).encode())
+
+    def version(self, there: int) -> int | None:
+        """The first version that may have all that was given up to epoch `there`; None: not noted."""
+        noted = self._noted() or {}
+        # A driver may have died before it noted its last commit.
+        return int(noted["version"]) + (there > int(noted["epoch"])) if "version" in noted else None
+
+    def without(self, what: str, again: str) -> TargetError:
+        """The error for a table that had rows, which `what` took away; `again` gives them back."""
+        return TargetError(
+            f"the table of `{self.name}` has not all rows that were committed to it",
+            (f"'{self.place}' {what}",),
+            f"{again}; or {self._anew()}",
+        )
 
     def columns(self) -> tuple[str, ...]:
         """The columns that the table has been given by this state directory, those of former queries too."""

@@ -301,3 +301,26 @@ def _same_values(table: Path, n: int, values: str) -> None:
     names = ", ".join(f"{name}::VARCHAR" for name in TYPES)
     expected = duckdb.sql(f"SELECT {names} FROM (SELECT {values})").fetchall()
     assert in_files(table, f"n, {names}") == [(n, *expected[0])]
+
+
+def test_a_version_that_lacks_rows_is_noticed(tmp_path: Path) -> None:
+    """RESTORE is a commit of its own, so the log has the epoch still; what was given since is not in the table any more."""
+    driver = Driver(tmp_path, spec_of({"k": "BIGINT", "v": "VARCHAR"}))
+    for k in range(3):
+        driver.epoch(come((k, "a")))
+    table = tmp_path / "table"
+    last = deltalake.DeltaTable(str(table)).version()
+    deltalake.DeltaTable(str(table)).delete()
+    deltalake.DeltaTable(str(table)).restore(last)  # has all
+    driver.start().check(previous=3)
+    driver.epoch(come((3, "a")))
+    given = deltalake.DeltaTable(str(table)).version()
+    deltalake.DeltaTable(str(table)).restore(given - 1)
+    for sink in (driver.sink, driver.start()):
+        with pytest.raises(TargetError, match="has not all rows that were committed") as raised:
+            sink.look({4})
+        assert f"restore it to version {given}," in raised.value.help
+    deltalake.DeltaTable(str(table)).restore(given)
+    driver.start().check(previous=4)
+    driver.epoch(come((4, "a")))
+    assert sorted(deltalake.DeltaTable(str(table)).to_pyarrow_table().column("k").to_pylist()) == [*range(5)]

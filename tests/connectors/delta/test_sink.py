@@ -374,3 +374,17 @@ def test_a_secret_is_not_told(tmp_path: Path, secret: str, monkeypatch: pytest.M
     said = str(raised.value)
     assert "s3://" in said
     assert "hun" not in said, said
+
+
+def test_a_version_that_lacks_files_is_noticed(tmp_path: Path) -> None:
+    wanted = written(tmp_path, 0)
+    run(tmp_path, text())
+    last = deltalake.DeltaTable(str(tmp_path / "table")).version()
+    deltalake.DeltaTable(str(tmp_path / "table")).restore(last - 1)
+    wanted += written(tmp_path, 1)
+    for _ in range(2):
+        with pytest.raises(DiagnosticError, match="has not all rows that were committed"):
+            run(tmp_path, text())
+    deltalake.DeltaTable(str(tmp_path / "table")).restore(last)
+    run(tmp_path, text())
+    assert rows(tmp_path) == wanted

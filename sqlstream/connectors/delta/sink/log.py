@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.delta.library import attempt, open_table
+from sqlstream.connectors.delta.sink.restored import lacks
 from sqlstream.connectors.filesystem.paths import resolve, split_location
 from sqlstream.connectors.lakehouse.given import GivenTable
 from sqlstream_operators.errors import TargetError
@@ -79,6 +80,12 @@ class TableLog:
         """Raises TargetError if the table, or this state directory at epoch `here`, is an older copy, or another table."""
         there = 0 if table is None else self.epoch_of(table)
         self._given.check_epoch(None if table is None else str(table.metadata().id), there, here)
+        given = self._given.version(there)
+        if table is not None and given is not None and lacks(self.location, given, table.version()):
+            raise self._given.without(
+                f"was restored (RESTORE) to a version before {given}, which has them",
+                f"restore it to version {given}, or a later one that has them",
+            )
 
     def gone(self, epoch: int) -> TargetError:
         """The error for a table that had rows up to an epoch, and is not there."""
@@ -127,7 +134,9 @@ class TableLog:
 
     def note(self, table: DeltaTable, epoch: int) -> None:
         """Write down that this state directory has given the table an epoch; 0: that this is the table."""
-        self._given.note(str(table.metadata().id), epoch, self._columns)
+        # A table that files were added to is as it was before: its version with them is the next one, or a later one.
+        version = table.version() + (self.epoch_of(table) < epoch)
+        self._given.note(str(table.metadata().id), epoch, self._columns, version)
 
     def columns_given(self) -> tuple[str, ...]:
         """The columns that the table has been given by this state directory, those of former queries too."""
