@@ -398,6 +398,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         lines.append(f"  {'dead':<7}{dead}: kept in {below(state_dir, 'dead-letter')}")
     if result.skipped:
         lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
+    lines += [f"  {'' if i else 'left out':<9}{one}" for i, one in enumerate(result.left_out)]
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
 

@@ -92,6 +92,11 @@ class Mending(Protocol):
 class LeavingOut(Protocol):
     """A source of which a run may leave something out on the user's order."""
 
+    @property
+    def takes_back(self) -> bool:
+        """Whether the user may order that it is read after all (`--read-again`): files, not what is gone."""
+        ...
+
     def passed_over(self) -> Sequence[str]:
         """What of its data is left out, as texts."""
         ...

@@ -14,6 +14,7 @@ _READ_AS: Mapping[Kind, str] = {
     Kind.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
     Kind.TIMESTAMP_NS: "VARCHAR",
     Kind.BIT: "VARCHAR",  # which read_json can't read
+    Kind.BLOB: "VARCHAR",  # it is base64
 }
 
 

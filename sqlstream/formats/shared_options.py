@@ -40,6 +40,35 @@ def timestamps(format_: str) -> OptionDef:
     )
 
 
+def of_jackson(format_: str) -> tuple[OptionDef, ...]:
+    """Options of Flink's JSON that name what is so here whatever they are: nothing of rows or results depends on them."""
+
+    def accepted(
+        name: str, kind: ValueKind, why: str, default: str, choices: tuple[str, ...] = ()
+    ) -> OptionDef:
+        return OptionDef(
+            f"{format_}.{name}",
+            kind,
+            f"accepted: {why}",
+            default=default,
+            choices=choices,
+            changes_rows=False,
+            changes_output=False,
+        )
+
+    no_null = "a MAP has no key that is NULL"
+    return (
+        accepted(
+            "encode.decimal-as-plain-number",
+            ValueKind.BOOLEAN,
+            "decimals have no exponent either way",
+            "false",
+        ),
+        accepted("map-null-key.mode", ValueKind.ENUM, no_null, "FAIL", ("FAIL", "DROP", "LITERAL")),
+        accepted("map-null-key.literal", ValueKind.STRING, no_null, "null"),
+    )
+
+
 def without_nulls(format_: str) -> OptionDef:
     """Whether JSON leaves out NULLs."""
     return OptionDef(

@@ -12,7 +12,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from sqlstream.connectors.filesystem.batch import batch_select
 from sqlstream.planning import plan_file
+from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.postgres_server import Database
 from tests.properties.in_process import run_here
@@ -128,8 +130,8 @@ def test_csv(name: str, tmp_path: Path) -> None:
         f"read_csv('{tmp_path}/out/*.csv', header = false, columns = {{'z': 'VARCHAR'}}, all_varchar = true, "
     )
     read += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, delim = ',', parallel = false)"
-    text = "replace(CAST(z AS VARCHAR), '+00', 'Z')" if name == "timestamptz" else "CAST(z AS VARCHAR)"
-    assert _asked(f"SELECT z FROM {read}") == _values(VALUES[name], text)
+    otherwise = {"timestamptz": "replace(CAST(z AS VARCHAR), '+00', 'Z')", "blob": "to_base64(z)"}
+    assert _asked(f"SELECT z FROM {read}") == _values(VALUES[name], otherwise.get(name, "CAST(z AS VARCHAR)"))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +175,10 @@ FLOATS = {
     "MAP {'x': CAST('nan' AS DOUBLE)}": "MAP<STRING, DOUBLE>",
     "MAP {CAST('inf' AS DOUBLE): 'x'}": "MAP<DOUBLE, STRING>",
     "CAST(k AS DOUBLE) / 3": "DOUBLE",
+    "CAST(0.1 AS FLOAT)": "FLOAT",
+    "{'a': CAST(0.1 AS FLOAT), 'b': [CAST(16777217 AS FLOAT), NULL], 'c': MAP {CAST(3e-9 AS FLOAT): CAST(1e20 AS FLOAT)}}": (
+        "ROW<a FLOAT, b ARRAY<FLOAT>, c MAP<FLOAT, FLOAT>>"
+    ),
     "CAST(1e300 AS DOUBLE) * k": "DOUBLE",
 }
 
@@ -197,6 +203,35 @@ def test_what_is_not_finite_is_json_and_is_read_back(value: str, format_: str, t
     with duckdb.connect(str(tmp_path / "o.duckdb")) as con:
         read = sorted(repr(row) for row in con.execute("SELECT z FROM o").fetchall())
     assert read == _values(value)
+
+
+def test_a_float_has_the_digits_of_a_float(tmp_path: Path) -> None:
+    """As in Flink, where DuckDB shows the double that is next to it."""
+    value = "{'a': CAST(0.1 AS FLOAT), 'b': [CAST(2.7e-9 AS FLOAT)], 'c': 0.1::DOUBLE}"
+    _written(tmp_path, value, "'connector' = 'filesystem', 'path' = 'out', 'format' = 'json'")
+    [file] = (tmp_path / "out").glob("*.json")
+    assert file.read_text().splitlines() == ['{"z":{"a":0.1,"b":[2.7e-9],"c":0.1}}'] * 2
+
+
+def test_bytes_in_text_are_base64_to_us_and_to_the_referee(tmp_path: Path) -> None:
+    """As in Flink; also what DuckDB's batch SQL makes of the files."""
+    for format_ in ("csv", "json", "changelog-json"):
+        folder = tmp_path / format_
+        folder.mkdir()
+        options = f"'connector' = 'filesystem', 'path' = 'out', 'format' = '{format_}'"
+        _written(folder, "'\\x00\\xFF,'::BLOB", options)
+        [file] = (folder / "out").glob("part-*")
+        assert all("AP8s" in line for line in file.read_text().splitlines())
+        (folder / "q.sql").write_text(
+            f"CREATE TABLE t (z BYTES) WITH ({options});\nCREATE TABLE back WITH ('connector' = 'duckdb', "
+            "'path' = 'o.duckdb', 'table-name' = 'o') AS SELECT octet_length(z) AS n, z FROM t;\n"
+        )
+        planned = plan_file(folder / "q.sql")
+        run_here(planned, folder, state="back")
+        with duckdb.connect(str(folder / "o.duckdb")) as con:
+            assert con.execute("SELECT n, z FROM o").fetchall() == [(3, b"\x00\xff,")] * 2
+        select = batch_select(planned.physical.sources[0], BatchFiles((str(file),), False))
+        assert duckdb.sql(select).select("z").fetchall() == [(b"\x00\xff,",)] * 2
 
 
 @pytest.mark.sampled(2)

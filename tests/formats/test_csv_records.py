@@ -56,6 +56,15 @@ def test_flinks_options(duck: DuckSession) -> None:
     assert found.rows == [(1, "x'y\n", 0), (2, None, 1), (3, "#", 3), (4, "a\\", 4)]
 
 
+def test_bytes_are_base64(duck: DuckSession) -> None:
+    """As in Flink's CSV; what is no base64 is malformed."""
+    format_ = record_format("csv", {"a": "INTEGER", "b": "BLOB"})
+    found = read(duck, format_, [b"1,AP8s", b"2,x", b"3,", b'4,""'])
+    assert found.rows == [(1, b"\x00\xff,", 0), (3, None, 2), (4, b"", 3)]
+    assert [number for number, _ in found.bad] == [1]
+    assert written(duck, format_, [(1, b"\x00\xff,"), (2, None), (3, b"")]) == [b"1,AP8s", b"2,", b'3,""']
+
+
 TEXTS = ["", "x", '"', ",", "\n", "\r\n", "\\", "'", "#", "ü", " ", "NULL", ";", '""', '\\"']
 
 

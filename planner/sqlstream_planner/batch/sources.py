@@ -72,9 +72,11 @@ def typed_item(name: str, type_: SqlType) -> str:
 def text_item(name: str, type_: SqlType) -> str:
     """A column of text files as its declared type: a TIMESTAMP was read with its zone offset, if it has one.
 
-    A TIMESTAMP_NS is a text: its µs are those of the instant, and what is behind them is added.
+    A TIMESTAMP_NS is a text: its µs are those of the instant, and what is behind them is added. Bytes are a text in base64.
     """
     quoted = quote_identifier(name)
+    if type_.kind is Kind.BLOB:
+        return f"from_base64({quoted}) AS {quoted}"
     if type_.kind is Kind.TIMESTAMP_NS:
         behind = f"(epoch_ns(CAST({quoted} AS TIMESTAMP_NS)) % 1000 + 1000) % 1000"
         return f"make_timestamp_ns(1000 * epoch_us(CAST({quoted} AS TIMESTAMPTZ)) + {behind}) AS {quoted}"

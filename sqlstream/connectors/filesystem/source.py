@@ -172,6 +172,11 @@ class FileSource:
         """The paths of all files that are there or were listed before."""
         return list(dict.fromkeys([*(entry.path for entry in self._files.there()), *self._log.paths]))
 
+    @property
+    def takes_back(self) -> bool:
+        """See `LeavingOut`."""
+        return True
+
     def passed_over(self) -> Sequence[str]:
         """The files that `--skip-file` left out, of this run or of one before, wholly or in part."""
         return self._log.passed_over

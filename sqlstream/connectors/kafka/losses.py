@@ -58,12 +58,16 @@ def refused(table: str, found: list[Loss]) -> DiagnosticError:
     notes = [loss.text for loss in found[:_MOST_NAMED]]
     if len(found) > _MOST_NAMED:
         notes.append(f"and {counted(len(found) - _MOST_NAMED, 'more partition')}")
+    go_on = f"go on with what is there, with `--accept lost:{table}`"
+    expired = any(loss.gone for loss in found)
     return DiagnosticError(
         Diagnostic(
             "DAT015",
             f"records of `{table}` are gone before they were read{_how_many(found)}",
             notes=tuple(notes),
-            help=f"keep records longer (retention.ms); or go on with what is there, with `--accept lost:{table}`",
+            help=f"keep records longer (retention.ms); or {go_on}"
+            if expired
+            else f"if these are the brokers and the topic that are meant, {go_on}",
         ),
         exit_code=4,
     )

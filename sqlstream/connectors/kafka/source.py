@@ -206,6 +206,11 @@ class KafkaSource(
             )
         self._context.store.put(self._taken, self._cluster.cluster_id().encode())
 
+    @property
+    def takes_back(self) -> bool:
+        """See `LeavingOut`."""
+        return False
+
     def passed_over(self) -> Sequence[str]:
         """The partitions of which records were gone, which was agreed to."""
         return [

@@ -61,6 +61,11 @@ class LakeSource(LeavingOut, Polled, StartingOnce):
         """How often it is looked for a new step: a request or two."""
         return self._following.interval_us / 1e6
 
+    @property
+    def takes_back(self) -> bool:
+        """See `LeavingOut`."""
+        return False
+
     def passed_over(self) -> Sequence[str]:
         """What is left out of the table: steps that change rows, and what was gone."""
         skipped = [f"{self._skipped} {self._called} that change rows"] if self._skipped else []

@@ -76,6 +76,8 @@ def _value(c: Column) -> str:
     path = "'$.\"" + c.name.replace("'", "''").replace('"', '\\"') + "\"'"
     if c.type.kind is Kind.TIMESTAMP:
         return f"CAST(CAST(change.image ->> {path} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {c.type})"
+    if c.type.kind is Kind.BLOB:
+        return f"from_base64(change.image ->> {path})"
     if c.type.kind in _TEXTS:
         return f"CAST(change.image ->> {path} AS {c.type})"
     return f"CAST(change.image -> {path} AS {c.type})"

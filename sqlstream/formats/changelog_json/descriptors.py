@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlstream.formats.changelog_json.metadata import types_of
 from sqlstream.formats.patterns import wrong_re2_pattern
-from sqlstream.formats.shared_options import by_key, timestamps, tolerant, without_nulls
+from sqlstream.formats.shared_options import by_key, of_jackson, timestamps, tolerant, without_nulls
 from sqlstream_planner.catalog.descriptor import FormatDescriptor
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
@@ -14,7 +14,7 @@ _SOURCE = (Role.SOURCE,)
 def _changelog(name: str, *options: OptionDef) -> FormatDescriptor:
     return FormatDescriptor(
         name,
-        options=(tolerant(name), timestamps(name), *options),
+        options=(tolerant(name), timestamps(name), *options, *of_jackson(name)),
         changelog=True,
         metadata=types_of(name),
         lookup=by_key,

@@ -45,6 +45,14 @@ CSV = FormatDescriptor(
             refuse=lambda text: "no such option: arrays in CSV are written as [1, 2]",
         ),
         OptionDef(
+            "csv.write-bigdecimal-in-scientific-notation",
+            ValueKind.BOOLEAN,
+            "accepted: decimals have no exponent either way",
+            default="true",
+            changes_rows=False,
+            changes_output=False,
+        ),
+        OptionDef(
             "csv.header",
             ValueKind.BOOLEAN,
             "whether the first line has the columns' names; found out if not set (ours)",

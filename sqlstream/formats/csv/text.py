@@ -13,8 +13,8 @@ from sqlstream.formats.boundaries import COMMENT_MARK
 from sqlstream.formats.csv.shape import CsvShape, Layout
 from sqlstream.formats.values import column_map, file_list, text_item, text_type
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.plan.spec import Schema
-from sqlstream_operators.plan.types import VARCHAR, quote_literal
+from sqlstream_operators.plan.spec import Column, Schema
+from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType, quote_identifier, quote_literal
 
 _NEWLINES: Mapping[str, str] = {"\n": r"'\n'", "\r": r"'\r'", "\r\n": r"'\r\n'"}
 _LONGEST_RECORD = 16 << 20
@@ -31,10 +31,10 @@ class CsvText:
 
     def select(self, layout: Layout, paths: Sequence[str], beside: Beside, more: str = "") -> str:
         """A SELECT over files in order; it fails when it is run if any record can't be read. Comments have COMMENT_MARK."""
-        types = {column.name: text_type(column.type) for column in self.columns}
+        types = {column.name: _read_as(column.type) for column in self.columns}
         columns = {name: types.get(name, VARCHAR) for name in layout.names}
         shape = self.shape
-        items = [*(text_item(column) for column in self.columns), *beside.items]
+        items = [*map(_item, self.columns), *beside.items]
         text = (
             f"read_csv({file_list(paths)}, auto_detect = false, "
             f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
@@ -69,3 +69,16 @@ class CsvText:
         return table, list(
             zip(*(found[name].to_pylist() for name in ("place", "raw", "reason")), strict=True)
         )
+
+
+def _read_as(type_: SqlType) -> SqlType:
+    """What a field is read as: bytes are base64, as Flink's CSV has them."""
+    return VARCHAR if type_.kind is Kind.BLOB else text_type(type_)
+
+
+def _item(column: Column) -> str:
+    """The SELECT item of a column that was read as `_read_as` of it."""
+    if column.type.kind is not Kind.BLOB:
+        return text_item(column)
+    name = quote_identifier(column.name)
+    return f"from_base64({name}) AS {name}"

@@ -33,11 +33,16 @@ def copy_settings(shape: CsvShape, null: str | None, *, header: bool) -> str:
 
 def items_of(columns: Sequence[Column]) -> list[str]:
     """The columns for the SELECT of DuckDB's COPY, as Flink's CSV has their values."""
-    return [
-        f"{instant_text(name)} AS {name}" if column.type.kind is Kind.TIMESTAMPTZ else name
-        for column in columns
-        for name in [quote_identifier(column.name)]
-    ]
+    return [_item(quote_identifier(column.name), column.type.kind) for column in columns]
+
+
+def _item(name: str, kind: Kind) -> str:
+    match kind:
+        case Kind.TIMESTAMPTZ:
+            return f"{instant_text(name)} AS {name}"
+        case Kind.BLOB:
+            return f"to_base64({name}) AS {name}"
+    return name
 
 
 def records_of(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlstream.formats.referee import BatchGiven, BatchRead, Referee, as_text
 from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_operators.plan.types import quote_literal
+from sqlstream_operators.plan.types import Kind, quote_literal
 
 
 def _reader(read: BatchRead) -> str:
@@ -23,6 +23,8 @@ def _given(spec: SourceSpec, paths: Sequence[str]) -> BatchGiven | None:
 
     if not paths:
         return BatchGiven()
+    if any(type_.kind is not Kind.BLOB and type_.has(Kind.BLOB) for type_ in (c.type for c in spec.physical)):
+        return None  # base64 inside of a value, which DuckDB would take for the bytes
     listed = ", ".join(map(quote_literal, paths))
     try:
         DuckSession().query(

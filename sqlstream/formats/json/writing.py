@@ -57,7 +57,8 @@ def _json_text(value: str, type_: SqlType, iso: bool, depth: int) -> str:
 def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0) -> str:
     """SQL of what a value is in JSON: bytes in base64 and numbers that are not finite as texts ("NaN", "Infinity",
     "-Infinity") as Flink has them; instants with `Z` (`2024-01-01 00:00:00.5Z`), and with `iso` timestamps as ISO 8601
-    (`2024-01-01T00:00:00.5`, with `Z` for instants). Everything else as DuckDB writes it.
+    (`2024-01-01T00:00:00.5`, with `Z` for instants); FLOAT with the digits that it has (0.1), where DuckDB shows the
+    double next to it (0.10000000149011612). Everything else as DuckDB writes it.
     """
 
     def each(values: str, inner: SqlType) -> str:
@@ -71,10 +72,13 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
             return f"replace(CAST({value} AS VARCHAR), ' ', 'T')"
         case Kind.BLOB:
             return f"to_base64({value})"
-        case Kind.FLOAT | Kind.DOUBLE:  # JSON has no number for them
+        case Kind.FLOAT | Kind.DOUBLE:
+            number = (
+                f"CAST(CAST({value} AS VARCHAR) AS JSON)" if type_.kind is Kind.FLOAT else f"to_json({value})"
+            )
             return (
                 f"CASE WHEN isnan({value}) THEN JSON '\"NaN\"' WHEN {value} = 'inf' THEN JSON '\"Infinity\"' "
-                f"WHEN {value} = '-inf' THEN JSON '\"-Infinity\"' ELSE to_json({value}) END"
+                f"WHEN {value} = '-inf' THEN JSON '\"-Infinity\"' ELSE {number} END"
             )
         case Kind.STRUCT:
             parts = [(name, f"struct_extract({value}, {quote_literal(name)})", t) for name, t in type_.fields]

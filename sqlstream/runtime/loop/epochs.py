@@ -135,7 +135,8 @@ class EpochLoop:
             self._outputs.close()
         seconds = self._clock() - started
         result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
-        return replace(result, skipped=self._planner.passed_over())
+        skipped, left_out = (self._planner.passed_over(taken_back=back) for back in (True, False))
+        return replace(result, skipped=skipped, left_out=left_out)
 
     def _to_the_end(self) -> str:
         """Recover, and run epochs; however that ends, the last one that is published gets its results."""

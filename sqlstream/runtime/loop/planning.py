@@ -310,10 +310,10 @@ class EpochPlanner:
         )
         return " and ".join(dict.fromkeys(named))
 
-    def passed_over(self) -> tuple[str, ...]:
-        """What of the sources' data runs leave out on the user's order."""
-        sources = self._program.sources.values()
-        return tuple(sorted({o for s in sources if isinstance(s, LeavingOut) for o in s.passed_over()}))
+    def passed_over(self, *, taken_back: bool) -> tuple[str, ...]:
+        """What of the sources' data runs leave out on the user's order, and can take back or not."""
+        sources = [s for s in self._program.sources.values() if isinstance(s, LeavingOut)]
+        return tuple(sorted({o for s in sources if s.takes_back == taken_back for o in s.passed_over()}))
 
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""

@@ -136,7 +136,8 @@ class RunResult:
 
     `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
     `left_open` is what waits for the watermark at the end of the input, for the next run to go on with.
-    `skipped` are the files that this run or one before left out by `--skip-file`.
+    `skipped` are the files that this run or one before left out by `--skip-file`; `left_out` what else is not read by the
+    user's consent: what was gone (`--accept lost:TABLE`), or an option says.
     """
 
     outcome: str
@@ -149,6 +150,7 @@ class RunResult:
     unfinished: int | None = None
     left_open: tuple[LeftOpen, ...] = ()
     skipped: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object for `--json`."""
@@ -161,6 +163,7 @@ class RunResult:
             "dead_letters": dict(self.dead_letters),
             "seconds": round(self.seconds, 3),
             "skipped_files": list(self.skipped),
+            "left_out": list(self.left_out),
             **({} if self.unfinished is None else {"unfinished_epoch": self.unfinished}),
             **({"left_open": [one.to_json() for one in self.left_open]} if self.left_open else {}),
         }

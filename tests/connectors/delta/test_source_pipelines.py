@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.cli.main import run_cli
+from sqlstream.cli.progress import summary
 from sqlstream.golden import check as golden
 from sqlstream.golden import files
 from sqlstream.planning import plan_file
@@ -167,8 +168,13 @@ def test_an_epoch_whose_files_are_gone_before_it_is_replayed(tmp_path: Path) -> 
         assert [d.code for d in raised.value.diagnostics] == ["DAT015"]
         assert raised.value.exit_code == 4
         table.append(3)
-        run(tmp_path, source() + COUNTS, accept=frozenset({"lost:t"}))
+        result = run(tmp_path, source() + COUNTS, accept=frozenset({"lost:t"}))
         assert sum(n for _, n in collected.folded("counts")) == 3
+        assert (result.skipped, len(result.left_out)) == ((), 1)
+        assert result.left_out[0].startswith("t: ")
+        said = summary("p", plan_file(tmp_path / "p.sql").physical, result, "state")
+        assert said[0].startswith("p: done, all input that is there is read"), "nothing of files"
+        assert f"  left out {result.left_out[0]}" in said
 
 
 WINDOWS = """CREATE TABLE t (k BIGINT, day DATE, ts TIMESTAMP(3), v BIGINT METADATA FROM '_commit_version' VIRTUAL,
