@@ -80,7 +80,7 @@ class LiveProgress(TerminalProgress):
 
 
 def _lag(rows: int | None) -> str:
-    return f"lag {rows:,}" if rows else ""
+    return f"lag {counted_rows(rows, 'row')}" if rows else ""
 
 
 def _table(title: str, rows: Mapping[str, int], beside: Mapping[str, str]) -> Iterator[str]:

@@ -307,7 +307,7 @@ def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> s
         parts[1] = f"{given}: the full result, from the state, in {seconds:.2f} s"
     lags = [lag for lag in report.lag.values() if lag is not None]
     if lags and sum(lags):
-        parts.append(f"lag {sum(lags):,}" + (f" ({left})" if left else ""))
+        parts.append(f"lag {counted_rows(sum(lags), 'row')}" + (f" ({left})" if left else ""))
     parts += dead_letter_kinds(report.dead_letters)
     marks = [mark for name, mark in report.watermarks.items() if name in timed]
     if marks:

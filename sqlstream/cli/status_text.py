@@ -11,7 +11,7 @@ from sqlstream.storage.run_status import RESTARTING
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.text.visible import visible
 
-_HEAD = ("pipeline", "state", "epoch", "lag", "rows/s", "watermark", "dead-letter rows", "state rows")
+_HEAD = ("pipeline", "state", "epoch", "lag (rows)", "rows/s", "watermark", "dead-letter rows", "state rows")
 
 
 def status_lines(found: Sequence[Overview]) -> Iterator[str]:

@@ -74,15 +74,15 @@ def report(
 
 def test_an_epoch_in_one_line() -> None:
     assert epoch_line(report(late=2), {"t"}, "20 %, 6 s left") == (
-        "epoch 1  3,000 rows in 1.50 s  lag 12,000 (20 %, 6 s left)  2 late  watermark 2024-01-01 00:00:00  "
+        "epoch 1  3,000 rows in 1.50 s  lag 12,000 rows (20 %, 6 s left)  2 late  watermark 2024-01-01 00:00:00  "
         "2,000 rows/s  state 10 rows, 2.0 KiB"
     )
 
 
 def test_what_matters_most_is_in_the_first_80_columns() -> None:
     """Of a large run, too: the line of a terminal is cut."""
-    large = report(123_456, late=20_000, read=12_500_000, lag=1_000_000_000)
-    assert "lag 1,000,000,000 (1 %, 1.2 h left)" in epoch_line(large, {"t"}, "1 %, 1.2 h left")[:79]
+    large = report(123_456, late=20_000, read=12_500_000, lag=100_000_000)
+    assert "lag 100,000,000 rows (1 %, 1.2 h left)" in epoch_line(large, {"t"}, "1 %, 1.2 h left")[:79]
 
 
 def test_the_share_that_is_read_and_the_time_left() -> None:
@@ -93,9 +93,9 @@ def test_the_share_that_is_read_and_the_time_left() -> None:
     progress.epoch(report(3))
     progress.epoch(report(4, bounded=True, lag=None))
     lines = out.getvalue().splitlines()
-    assert "lag 12,000 (20 %, 6 s left)" in lines[0]
-    assert "lag 9,000 (40 %, 4 s left)" in lines[1]
-    assert "lag 12,000  " in lines[2], "a watched source has no end"
+    assert "lag 12,000 rows (20 %, 6 s left)" in lines[0]
+    assert "lag 9,000 rows (40 %, 4 s left)" in lines[1]
+    assert "lag 12,000 rows  " in lines[2], "a watched source has no end"
     assert "left" not in lines[3]
 
 
@@ -171,7 +171,7 @@ def test_figures_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         if shown == 2:
             assert screen.shown == [
                 "p: epoch 1  1,500 rows/s",
-                "  read   t  3,000 rows  lag 12,000",
+                "  read   t  3,000 rows  lag 12,000 rows",
                 "  wrote  files  3,000 rows",
                 "  state  10 rows, 2.0 KiB",
                 "  dead   2 malformed",

@@ -173,7 +173,7 @@ class PostgresConnection:
         return unusable(self.location, self._safe(error), help_of_state(state), done=self._done)
 
     def _safe(self, error: Exception) -> str:
-        text = " ".join(str(error).split())
+        text = "; ".join(" ".join(line.split()) for line in str(error).splitlines() if line.strip(" \t^"))
         password = self._parameters.get("password")
         return text.replace(password, "***") if password else text
 

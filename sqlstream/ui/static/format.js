@@ -10,12 +10,12 @@ export function amount(n) {
 
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
-  if (n < 1000) return `${n} B`;
-  for (const unit of ["kB", "MB", "GB"]) {
-    n /= 1000;
-    if (n < 1000) return `${n < 10 ? n.toFixed(1) : n.toFixed(0)} ${unit}`;
+  if (n < 1024) return `${n} B`;
+  for (const unit of ["KiB", "MiB", "GiB"]) {
+    n /= 1024;
+    if (n < 1024) return `${n < 10 ? n.toFixed(1) : n.toFixed(0)} ${unit}`;
   }
-  return `${(n / 1000).toFixed(1)} TB`;
+  return `${(n / 1024).toFixed(1)} TiB`;
 }
 
 export function duration(s) {
