@@ -8,7 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TextIO
 
-from sqlstream.cli.progress import TerminalProgress, epoch_line, lowest_watermark, size
+from sqlstream.cli.figures import epoch_line, lowest_watermark, size
+from sqlstream.cli.progress import TerminalProgress
 from sqlstream.runtime.loop.progress import EpochReport, counted_rows, dead_letter_kinds
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.text.visible import visible

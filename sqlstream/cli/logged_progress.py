@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from sqlstream.cli.figures import epoch_line, restart_lines
 from sqlstream.cli.log import INFO, WARNING, Log
-from sqlstream.cli.progress import Progress, TextLines, epoch_line, restart_lines
+from sqlstream.cli.progress import Progress, TextLines
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan

@@ -9,7 +9,7 @@ from sqlstream.cli.state_directory import check_folder, is_missing
 from sqlstream.project import STATES, load_project, plan, state_directory
 from sqlstream.state.overview import state_directories
 from sqlstream_operators.state.checkpoint_store import CheckpointStore, local_path
-from sqlstream_operators.state.object_files import shown
+from sqlstream_operators.state.object_clients import shown
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from sqlstream.cli.figures import size
 from sqlstream.cli.painted import BOLD, DIM, GREEN, RED, painted
-from sqlstream.cli.progress import size
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.edits.history.readings import Reading
 from sqlstream.runtime.edits.plan.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart

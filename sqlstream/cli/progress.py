@@ -8,29 +8,20 @@ from __future__ import annotations
 import shutil
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
+from sqlstream.cli.figures import Left, epoch_line, restart_lines
 from sqlstream.cli.log import WARNING, is_shown
 from sqlstream.cli.output import json_line
-from sqlstream.connectors.filesystem.paths import listed
-from sqlstream.runtime.edits.sinks.sink_places import descriptor_of
-from sqlstream.runtime.loop.epoch import shown_watermark
+from sqlstream.cli.summary import summary
 from sqlstream.runtime.loop.progress import (
     EpochReport,
-    LeftOpen,
     RunResult,
-    counted_rows,
-    dead_letter_kinds,
-    instant,
 )
 from sqlstream.runtime.loop.restarts import Restart
-from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
-from sqlstream_operators.state.places import below
-from sqlstream_planner.catalog.secrets import without_secrets
-from sqlstream_planner.diagnostics import counted
+from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.text.masking import without_password
 
 
@@ -295,185 +286,3 @@ def fitted(text: str, width: int) -> str:
         if columns > width:
             return text[:place]
     return text
-
-
-def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> str:
-    """An epoch in one line, what matters most first; `timed` are the sources with a watermark, `left` is what is left."""
-    rows = sum(report.rows_read.values())
-    seconds = report.total_seconds
-    parts = [f"epoch {report.epoch}", f"{counted_rows(rows, 'row')} in {seconds:.2f} s"]
-    if report.reemitted:
-        given = ", ".join(report.reemitted)
-        parts[1] = f"{given}: the full result, from the state, in {seconds:.2f} s"
-    lags = [lag for lag in report.lag.values() if lag is not None]
-    if lags and sum(lags):
-        parts.append(f"lag {counted_rows(sum(lags), 'row')}" + (f" ({left})" if left else ""))
-    parts += dead_letter_kinds(report.dead_letters)
-    marks = [mark for name, mark in report.watermarks.items() if name in timed]
-    if marks:
-        parts.append(f"watermark {lowest_watermark(marks)}")
-    if rows and seconds > 0:
-        parts.append(f"{rows / seconds:,.0f} rows/s")
-    if report.state_rows or report.state_bytes:
-        parts.append(f"state {counted_rows(report.state_rows, 'row')}, {size(report.state_bytes)}")
-    if report.replayed:
-        parts.append("replayed")
-    return "  ".join(parts)
-
-
-@dataclass(slots=True)
-class Left:
-    """How much of a bounded input is left: what the epochs of this run have read, in how many seconds."""
-
-    rows: int = 0
-    seconds: float = 0.0
-
-    def after(self, report: EpochReport) -> str:
-        """The share that is read after one more epoch, and for how long there is more; "" if the input has no end."""
-        waiting = list(report.lag.values())
-        return self.after_rows(
-            sum(report.rows_read.values()), report.total_seconds, waiting if report.bounded else [None]
-        )
-
-    def after_rows(self, read: int, seconds: float, lags: Sequence[int | None]) -> str:
-        """The same after so many rows that took so long, with what waits in each source (None: not known).
-
-        >>> Left().after_rows(30, 20.0, [90])
-        '25 %, 1 min left'
-        """
-        self.rows += read
-        self.seconds += seconds if read else 0.0
-        waiting = [lag for lag in lags if lag is not None]
-        if not self.rows or not sum(waiting) or len(waiting) < len(lags):
-            return ""
-        share = self.rows / (self.rows + sum(waiting))
-        return f"{share:.0%}".replace("%", " %") + f", {about(self.seconds * sum(waiting) / self.rows)} left"
-
-
-def about(seconds: float) -> str:
-    """A time to wait for.
-
-    >>> about(0.2), about(45), about(130), about(9_000)
-    ('1 s', '45 s', '2 min', '2.5 h')
-    """
-    if seconds < 60:
-        return f"{max(round(seconds), 1)} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def restart_lines(name: str, restart: Restart) -> list[str]:
-    """Why a run is begun again, and when."""
-    attempt = f"attempt {restart.attempt}" + ("" if restart.of is None else f" of {restart.of}")
-    reasons = [f"{name}: {diagnostic.message} [{diagnostic.code}]" for diagnostic in restart.diagnostics]
-    return [*reasons, f"{name}: trying again in {restart.delay_s:.3g} s ({attempt})"]
-
-
-def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) -> list[str]:
-    """How a run ended, in a few lines."""
-    but = f" but {counted(len(result.skipped), 'file')}" if result.skipped else ""
-    ending = {
-        "exhausted": f"done, all input that is there{but} is read, all results are committed",
-        "stopped": "stopped, what was read is committed; run again to go on"
-        if result.unfinished is None
-        else f"stopped in epoch {result.unfinished}, which the next run does again; all before it is committed",
-        "nothing new": f"nothing new, everything{but} up to here was read and committed before"
-        if result.last_epoch is not None
-        else "nothing to read, no source has ever had a row",
-    }.get(result.outcome, result.outcome)
-    lines = [f"{name}: {ending}"]
-    if result.outcome != "nothing new":
-        lines += _table("read", ((n, counted_rows(r, "row"), "") for n, r in result.rows_read.items()))
-        places = {sink.name: _place(sink) for sink in without_secrets(plan).sinks}
-        # What a table or a changelog is given where rows are updating; how many rows there are now is another question.
-        changing = {sink.name for sink in plan.sinks if sink.changelog != "append"}
-        written = (
-            (name, counted_rows(number, "change" if name in changing else "row"), places.get(name, ""))
-            for name, number in result.rows_written.items()
-        )
-        lines += _table("wrote", written)
-        lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")
-    lines += _open_lines(result.left_open)
-    dead = ", ".join(dead_letter_kinds(result.dead_letters))
-    if dead:
-        lines.append(f"  {'dead':<7}{dead}: kept in {below(state_dir, 'dead-letter')}")
-    if result.skipped:
-        lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
-    lines += [f"  {'' if i else 'left out':<9}{one}" for i, one in enumerate(result.left_out)]
-    lines.append(f"  {'state':<7}{state_dir}")
-    return lines
-
-
-def _open_lines(left_open: Sequence[LeftOpen]) -> list[str]:
-    """What waits for the watermark, and what becomes of it."""
-    if not left_open:
-        return []
-    lines = _table("open", ((one.operator, _waiting(one), _until(one)) for one in left_open))
-    mark = lowest_watermark([shown_watermark(one.watermark_us) for one in left_open])
-    return [*lines, f"  {'':<7}the next run goes on from watermark {mark}; --drain closes them for good"]
-
-
-def _waiting(one: LeftOpen) -> str:
-    """What waits in the state of an operator, in words."""
-    return f"about {one.rows:,} rows of state" if one.number is None else counted_rows(one.number, one.what)
-
-
-def _until(one: LeftOpen) -> str:
-    return "" if one.until_us is None else f"until {instant(one.until_us)}"
-
-
-def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
-    found = list(rows)
-    if not found:
-        return []
-    wide = max(len(name) for name, _, _ in found)
-    high = max(len(count) for _, count, _ in found)
-    return [
-        f"  {title if i == 0 else '':<7}{name:<{wide}}  {count:>{high}}  {place}".rstrip()
-        for i, (name, count, place) in enumerate(found)
-    ]
-
-
-def _place(sink: SinkSpec) -> str:
-    """Where a sink's rows went: a path, or the connector and what it calls the table.
-
-    >>> _place(SinkSpec("o", "filesystem", {"path": "out"}, ())), _place(SinkSpec("o", "print", {}, ()))
-    ('to out', 'to print')
-    >>> _place(SinkSpec("o", "kafka", {"topic": "orders"}, ())), _place(SinkSpec("o", "postgres", {}, ()))
-    ('to kafka orders', 'to postgres o')
-    """
-    path = sink.options.get("path") or sink.options.get("table-path")
-    if path:
-        return f"to {path}"
-    descriptor = descriptor_of(sink)
-    if descriptor is None or not descriptor.sink.place:
-        return f"to {sink.connector}"
-    option = descriptor.sink.place[-1]
-    name = sink.options.get(option, "") or (sink.name if option == descriptor.sink.named_by else "")
-    return f"to {sink.connector} {name}".rstrip()
-
-
-def lowest_watermark(marks: Iterable[int | str | None]) -> str:
-    """The watermark that holds the others back: none, a time, or the end of the input.
-
-    >>> lowest_watermark(["end", 1_704_067_200_000_000])
-    '2024-01-01 00:00:00'
-    """
-    found = list(marks)
-    if any(mark is None for mark in found):
-        return "none yet"
-    times = [mark for mark in found if isinstance(mark, int)]
-    return instant(min(times)) if times else "end"
-
-
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(512), size(1536), size(3 << 30)
-    ('512 B', '1.5 KiB', '3.0 GiB')
-    """
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"

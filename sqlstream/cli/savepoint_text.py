@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlstream.cli.progress import size
+from sqlstream.cli.figures import size
 from sqlstream.runtime.loop.epoch import shown_watermark
 from sqlstream.runtime.loop.recovery import physical_plan
 from sqlstream.storage.journal import Journal

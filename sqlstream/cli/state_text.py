@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlstream.cli.progress import size
+from sqlstream.cli.figures import size
 from sqlstream.state.check import check_files
 from sqlstream.state.committed import Committed
 from sqlstream.state.relations import Relation, relations_of

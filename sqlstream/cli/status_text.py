@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlstream.cli.progress import size
+from sqlstream.cli.figures import size
 from sqlstream.runtime.loop.progress import instant
 from sqlstream.state.overview import DAMAGED, EMPTY, KILLED, Overview
 from sqlstream.storage.run_status import RESTARTING

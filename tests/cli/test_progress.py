@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.cli.figures import epoch_line, lowest_watermark
 from sqlstream.cli.live import LiveProgress
-from sqlstream.cli.progress import (
-    TerminalProgress,
-    TextLines,
-    epoch_line,
-    lowest_watermark,
-)
+from sqlstream.cli.progress import TerminalProgress, TextLines
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.epoch import Epoch
 from sqlstream.runtime.loop.epoch_warnings import EpochWarnings, dead_letter_warning

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.cli.progress import summary
+from sqlstream.cli.summary import summary
 from sqlstream.connectors.filesystem.orders import FileOrders, Order
 from sqlstream.connectors.filesystem.paths import local_entry
 from sqlstream.connectors.filesystem.whole_files import is_whole

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli.main import run_cli
-from sqlstream_operators.state import object_files
+from sqlstream_operators.state import object_clients
 from tests.faults.commands import COUNTS, pipeline, sqlstream
 
 Captured = pytest.CaptureFixture[str]
@@ -61,7 +61,7 @@ def test_one_that_can_not_be_reached(
     """Nobody listens there."""
     pipeline(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(object_files, "_RETRY_S", 0.3)
+    monkeypatch.setattr(object_clients, "RETRY_S", 0.3)
     place = "s3://key:not-shown@bucket/x?endpoint_override=127.0.0.1:1&scheme=http&region=x"
     for command in COMMANDS:
         assert run_cli([*command, "--state-dir", place]) == 5

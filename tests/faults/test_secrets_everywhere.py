@@ -76,7 +76,7 @@ def test_nothing_says_a_password_of_a_table(
 ) -> None:
     monkeypatch.setattr("sqlstream.connectors.exactly_once.sink.PAUSE_S", 0.0)
     monkeypatch.setattr("sqlstream.connectors.exactly_once.sink.ATTEMPTS", 1)
-    monkeypatch.setattr("sqlstream_operators.state.object_files._RETRY_S", 0)
+    monkeypatch.setattr("sqlstream_operators.state.object_clients.RETRY_S", 0)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.json").write_text('{"k": 1}\n')
     for number, sign in enumerate(SIGNS):
@@ -124,7 +124,7 @@ def test_nothing_says_a_password_of_a_catalog(
     tmp_path: Path, options: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its store is away: each command says so, at the table that needs it."""
-    monkeypatch.setattr("sqlstream_operators.state.object_files._RETRY_S", 0)
+    monkeypatch.setattr("sqlstream_operators.state.object_clients.RETRY_S", 0)
     for number, sign in enumerate(SIGNS):
         password = LEFT + sign + RIGHT
         folder = tmp_path / str(number)

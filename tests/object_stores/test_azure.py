@@ -18,7 +18,7 @@ from sqlstream.connectors.filesystem.source_files import SourceFiles
 from sqlstream.formats.files import Unit
 from sqlstream.planning import plan_file
 from sqlstream_operators.errors import StorePlaceError
-from sqlstream_operators.state import object_files
+from sqlstream_operators.state import object_clients
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.object_stores.azure_server import ACCOUNT, KEY, AzureServer, run_azure
@@ -40,7 +40,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(uri: str) -> dict[str, object]:
     """The options that a client was made with."""
-    found = object_files.opened(uri)
+    found = object_clients.opened(uri)
     assert isinstance(found, AzureStore)
     return dict(found.config)
 
@@ -239,16 +239,16 @@ def test_options_of_the_client_are_of_any_store(uri: str) -> None:
         "user_agent=x",
         "allow_http=false",
     ):
-        object_files.opened(f"{uri}&{option}")
+        object_clients.opened(f"{uri}&{option}")
 
 
 def test_an_address_of_google() -> None:
-    found = object_files.opened("gs://b/x?bearer_token=x&endpoint=http://127.0.0.1:1")
+    found = object_clients.opened("gs://b/x?bearer_token=x&endpoint=http://127.0.0.1:1")
     assert isinstance(found, GCSStore)
     assert found.config["base_url"] == "http://127.0.0.1:1"
 
 
-@pytest.mark.parametrize("scheme", sorted(object_files.SCHEMES))
+@pytest.mark.parametrize("scheme", sorted(object_clients.SCHEMES))
 def test_an_object_is_whole_when_it_appears(scheme: str) -> None:
     """Whichever scheme names its store, a watched source need not see that nobody writes it any more."""
     watched: Any = SimpleNamespace(

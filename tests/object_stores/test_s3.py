@@ -9,7 +9,7 @@ import pytest
 from obstore.store import S3Store
 
 from sqlstream_operators.errors import StorePlaceError
-from sqlstream_operators.state import object_files
+from sqlstream_operators.state import object_clients
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
@@ -21,7 +21,7 @@ def test_a_uri_of_no_store_is_refused(uri: str) -> None:
 
 def region(uri: str) -> str | None:
     """The region that a client was made with."""
-    store = object_files.opened(uri)
+    store = object_clients.opened(uri)
     assert isinstance(store, S3Store)
     return store.config.get("region")
 
@@ -46,24 +46,24 @@ def test_the_region_of_a_bucket_is_asked_for(
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    for name in object_files._REGIONS:
+    for name in object_clients._REGIONS:
         monkeypatch.delenv(name, raising=False)
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as amazon:
         threading.Thread(target=amazon.serve_forever, daemon=True).start()
-        monkeypatch.setattr(object_files, "_AMAZON", f"http://127.0.0.1:{amazon.server_port}")
+        monkeypatch.setattr(object_clients, "_AMAZON", f"http://127.0.0.1:{amazon.server_port}")
         for uri in ("s3://k:s@a.bucket/x", "s3a://a.bucket/x"):
             assert region(uri) == said
         assert asked == ["/a.bucket", "/a.bucket"]
-        object_files.opened("s3://a.bucket/x?region=us-east-2")
-        object_files.opened("s3://a.bucket/x?endpoint=http://127.0.0.1:1")
+        object_clients.opened("s3://a.bucket/x?region=us-east-2")
+        object_clients.opened("s3://a.bucket/x?endpoint=http://127.0.0.1:1")
         monkeypatch.setenv("AWS_REGION", "us-east-2")
-        object_files.opened("s3://a.bucket/x")
+        object_clients.opened("s3://a.bucket/x")
         assert len(asked) == 2
         amazon.shutdown()
 
 
 def test_amazon_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in object_files._REGIONS:
+    for name in object_clients._REGIONS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(object_files, "_AMAZON", "http://127.0.0.1:1")
+    monkeypatch.setattr(object_clients, "_AMAZON", "http://127.0.0.1:1")
     assert region("s3://bucket/x") is None

@@ -13,7 +13,7 @@ import obstore
 import pytest
 
 from sqlstream_operators.errors import StorePlaceError
-from sqlstream_operators.state import object_files
+from sqlstream_operators.state import object_clients
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.object_stores.azure_server import AzureServer
 from tests.object_stores.faulty_proxy import Fault, proxy_of
@@ -194,7 +194,7 @@ def test_many_files_are_deleted_with_a_request(server: StoreServer) -> None:
 def test_a_server_that_stays_busy_is_an_error_after_a_while(
     server: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_files, "_RETRY_S", 1)
+    monkeypatch.setattr(object_clients, "RETRY_S", 1)
     with proxy_of(server) as proxy:
         proxy.choose = lambda method, path, before: Fault.BUSY
         store = CheckpointStore(server.uri("busy", port=proxy.port))

@@ -40,7 +40,7 @@ def place_and_options(location: str) -> tuple[str, dict[str, str] | None]:
     """
     if not is_object(location):
         return location, None
-    from sqlstream_operators.state.object_files import store_settings
+    from sqlstream_operators.state.object_clients import store_settings
 
     check_login(split_location(location)[0])
     return store_settings(location)

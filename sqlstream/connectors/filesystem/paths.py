@@ -111,7 +111,7 @@ def is_object(location: str) -> bool:
     """Whether a resolved path is in an object store."""
     if is_local(location):
         return False
-    from sqlstream_operators.state.object_files import SCHEMES
+    from sqlstream_operators.state.object_clients import SCHEMES
 
     return location.partition("://")[0] in SCHEMES
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.cli.main import run_cli
-from sqlstream.cli.progress import summary
+from sqlstream.cli.summary import summary
 from sqlstream.golden import check as golden
 from sqlstream.golden import files
 from sqlstream.planning import plan_file

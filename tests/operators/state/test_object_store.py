@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from obstore.store import LocalStore
 
-from sqlstream_operators.state import object_files
+from sqlstream_operators.state import object_clients
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
@@ -24,7 +24,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         assert (found.scheme, found.query) == ("bucket", "region=x")
         return LocalStore(f"{tmp_path}/{found.netloc}{found.path}", mkdir=True)
 
-    monkeypatch.setattr(object_files, "opened", opened)
+    monkeypatch.setattr(object_clients, "opened", opened)
     return "bucket://remote/one?region=x"
 
 

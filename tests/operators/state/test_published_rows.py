@@ -14,7 +14,7 @@ from obstore.store import LocalStore
 from sqlstream_operators.errors import StateCorruptionError
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema, StateTable
-from sqlstream_operators.state import object_files, published_rows, rocks, shard_store, sst
+from sqlstream_operators.state import object_clients, published_rows, rocks, shard_store, sst
 from sqlstream_operators.state.cache import Cache, local_name, mapped
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.published_rows import PublishedRows
@@ -253,7 +253,7 @@ def test_other_files_are_refused(bytes_: bytes) -> None:
 def test_files_of_a_bucket_are_taken_from_the_cache(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a store that is not local: what this machine has of a snapshot is not fetched, unless it is damaged."""
 
-    monkeypatch.setattr(object_files, "opened", lambda uri: LocalStore(world.root / "checkpoint"))
+    monkeypatch.setattr(object_clients, "opened", lambda uri: LocalStore(world.root / "checkpoint"))
     bucket = CheckpointStore("bucket://x")
     fetched: list[str] = []
     opened = CheckpointStore.open

@@ -9,7 +9,7 @@ from obstore.store import LocalStore
 
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import StateError
-from sqlstream_operators.state import object_files, staged_rows
+from sqlstream_operators.state import object_clients, staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.staged_rows import FOLDER, StagedRows, batches, stage
 
@@ -118,7 +118,7 @@ def test_a_file_that_ends_between_two_batches(store: CheckpointStore) -> None:
 
 
 def test_rows_in_a_store_that_is_not_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_files, "opened", lambda uri: LocalStore(tmp_path))
+    monkeypatch.setattr(object_clients, "opened", lambda uri: LocalStore(tmp_path))
     store = CheckpointStore("bucket://b/state")
     staged = stage(store, f"{FOLDER}/x/000001", "0-00000", _table(100_000), file_bytes=1 << 20)
     assert len(staged.files) > 1
