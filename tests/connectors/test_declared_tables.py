@@ -206,6 +206,19 @@ def test_options_of_files_that_can_not_be(options: str, wrong: str) -> None:
     assert found.message.startswith(f"`{wrong}` can't be")
 
 
+def test_jdbc_names_the_connector_that_writes() -> None:
+    table = (
+        "CREATE TABLE t (a INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:{}://h/db', 'table-name' = 't');"
+    )
+    (found,) = _mistakes(table.format("postgresql") + "INSERT INTO t SELECT 1")
+    assert (found.code, found.help and found.help.split(":")[0]) == (
+        "OPT006",
+        "write 'connector' = 'postgres'",
+    )
+    (found,) = _mistakes(table.format("mysql") + "INSERT INTO t SELECT 1")
+    assert (found.code, found.help) == ("OPT006", None)
+
+
 def test_a_table_that_only_reads_is_told_once() -> None:
     (found,) = _mistakes(
         "CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'orc');"

@@ -145,7 +145,8 @@ class ConnectorDescriptor:
     `changelog_option` which BOOLEAN option makes it do so, `dimension` whether a
     lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee
     is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may say more, and `lookup`, too;
-    `source_lookup` is how a source finds columns that a sink writes in another way.
+    `source_lookup` is how a source finds columns that a sink writes in another way; `writes_instead` what to write in place
+    of a connector that only reads.
     """
 
     name: str
@@ -166,6 +167,7 @@ class ConnectorDescriptor:
     batch: BatchForm | None = None
     validate: Validation = lambda table, settings: ()
     validate_sink: SinkValidation = lambda sink: None
+    writes_instead: Callable[[Settings], str | None] = lambda settings: None
 
     def __post_init__(self) -> None:
         choosing = {f"{prefix}format" for prefix in self.format_prefixes if self.formats}

@@ -176,7 +176,13 @@ HARMLESS_PREFIXES: tuple[str, ...] = names_in(
 )
 """Flink's settings that cannot change results: accepted, with a warning that they do nothing."""
 
+_FROM_A_SAVEPOINT = (
+    "a run goes on with its own state; `sqlstream run FILE --from SAVEPOINT` begins with another"
+)
+
 REFUSED: dict[str, str] = {
+    "execution.savepoint.path": _FROM_A_SAVEPOINT,
+    "execution.state-recovery.path": _FROM_A_SAVEPOINT,
     "restart-strategy": "write SET 'restart-strategy.type' = 'fixed-delay'",
     "restart-strategy.failure-rate.delay": "there are fixed-delay and exponential-delay",
     "restart-strategy.failure-rate.failure-rate-interval": "there are fixed-delay and exponential-delay",

@@ -23,6 +23,7 @@ from sqlstream_planner.sql.qualified import parts_of
 from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateView,
+    DropIfExists,
     InsertInto,
     Like,
     SetOption,
@@ -99,6 +100,8 @@ class _Builder:
             match statement:
                 case Unsupported():
                     self.errors.append(statement.diagnostic)
+                case DropIfExists() if statement.name.lower() in self.declared:
+                    self.errors.append(statement.diagnostic)
                 case SetOption():
                     read_setting(statement, self.settings, self.errors, self.warnings)
                 case CreateTable():
@@ -163,6 +166,7 @@ class _Builder:
                     f"`{table.name}` can't be written: {what} only reads",
                     statement.table_span,
                     notes=("connectors that write: " + ", ".join(self.connectors.sinks()),),
+                    help=table.descriptor.writes_instead(table.settings),
                 )
             )
 

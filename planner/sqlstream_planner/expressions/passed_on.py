@@ -57,7 +57,7 @@ def _distinguished(
 _EXACT_TEXT = frozenset(
     {
         *(Kind.BOOLEAN, Kind.DECIMAL, Kind.UUID, Kind.ENUM, Kind.BIT),
-        *(Kind.DATE, Kind.TIME, Kind.TIMETZ, Kind.TIMESTAMP, Kind.TIMESTAMP_NS),
+        *(Kind.DATE, Kind.TIME, Kind.TIMETZ, Kind.TIMESTAMP, Kind.TIMESTAMP_NS, Kind.TIMESTAMPTZ),
     }
 )
 _IN_DOUBLE = frozenset(
@@ -67,6 +67,8 @@ _IN_DOUBLE = frozenset(
 
 def keeps_apart(from_: SqlType, to: SqlType) -> bool:
     """Whether a CAST never makes one value of two. A value that does not fit fails the CAST, and is not changed.
+
+    Between wall clocks and instants it goes by UTC: for another time zone of the session it was made a call (`in_zone`).
 
     >>> from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR, decimal
     >>> keeps_apart(BIGINT, INTEGER), keeps_apart(INTEGER, VARCHAR), keeps_apart(INTEGER, decimal(12, 2))
@@ -86,5 +88,5 @@ def keeps_apart(from_: SqlType, to: SqlType) -> bool:
         case Kind.DOUBLE:
             return from_.kind in _IN_DOUBLE
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return from_.kind is Kind.DATE
+            return from_.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
     return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
 from sqlstream_operators.plan.window_spec import WindowKind, WindowSpec
@@ -64,7 +66,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
         kept = passed_on(node.fields, node.items, node.input)
         below = self(node.input)
         found = [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
-        for end, instead in _stand_ins(node):
+        for end, instead in _stand_ins(node, kept):
             known = {**kept, end: instead}
             found += [
                 tuple(known[id_] for id_ in key)
@@ -121,13 +123,19 @@ def _follows_from(bound: WindowColumn, ends: set[WindowSpec]) -> bool:
     return bound.window in ends and follows
 
 
-def _stand_ins(node: Project) -> list[tuple[str, str]]:
-    """Columns of the input with a window's end, and of the output what distinguishes windows as well: start or time."""
+def _stand_ins(node: Project, kept: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Columns of the input with a window's end, and of the output what distinguishes windows as well: start or time.
+
+    They are such columns of the input that `kept` says are given so that values that differ still do (as a text, too), or
+    were computed from one of its bounds.
+    """
     bounds = {f.id: f.window for f in node.input.fields if f.window is not None}
-    ends = {
-        f.window.window: f.id for f in node.input.fields if f.window is not None and f.window.role == "end"
-    }
-    found = []
+    ends = {bound.window: id_ for id_, bound in bounds.items() if bound.role == "end"}
+    found = [
+        (ends[bound.window], kept[id_])
+        for id_, bound in bounds.items()
+        if id_ in kept and bound.window in ends and _says_which(bound)
+    ]
     for f, e in zip(node.fields, node.items, strict=True):
         from_ = columns_of(e)
         if f.window is None or len(from_) != 1 or not from_ <= bounds.keys() or f.window.window not in ends:
@@ -135,9 +143,13 @@ def _stand_ins(node: Project) -> list[tuple[str, str]]:
         bare = isinstance(e, exp.Column)
         if bare and bounds[e.name].role == "end":
             continue
-        # The windows of one CUMULATE cycle have one start, and sessions of two partitions may.
-        if f.window.role == "time" or (
-            f.window.role == "start" and f.window.window.kind not in (WindowKind.CUMULATE, WindowKind.SESSION)
-        ):
+        if _says_which(f.window):
             found.append((ends[f.window.window], f.id))
-    return found
+    return list(dict.fromkeys(found))
+
+
+def _says_which(bound: WindowColumn) -> bool:
+    """Whether it says which window it is: those of one CUMULATE cycle have one start, and sessions of two partitions may."""
+    return bound.role == "time" or (
+        bound.role == "start" and bound.window.kind not in (WindowKind.CUMULATE, WindowKind.SESSION)
+    )

@@ -235,6 +235,15 @@ class Unsupported:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class DropIfExists:
+    """DROP TABLE or VIEW IF EXISTS: nothing to do where the file has not declared it before, else `diagnostic`."""
+
+    name: str
+    diagnostic: Diagnostic
+    span: Span
+
+
 Statement = (
     SetOption
     | CreateTable
@@ -246,5 +255,6 @@ Statement = (
     | InsertInto
     | StatementSet
     | Select
+    | DropIfExists
     | Unsupported
 )

@@ -57,6 +57,13 @@ def _wrong(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
         )
 
 
+def _instead(settings: Settings) -> str | None:
+    """What to write instead of a table that is written."""
+    if not str(settings.get("url", "")).strip().lower().startswith("jdbc:postgresql:"):
+        return None
+    return "write 'connector' = 'postgres': it takes this url, table-name, username and password, and writes exactly once"
+
+
 DESCRIPTOR = ConnectorDescriptor(
     "jdbc",
     "a table in a database that has a JDBC driver, read once by Spark",
@@ -85,4 +92,5 @@ DESCRIPTOR = ConnectorDescriptor(
     dimension=True,
     lookup=ColumnLookup(by_position=False),
     validate=_wrong,
+    writes_instead=_instead,
 )

@@ -150,6 +150,15 @@ def test_types_that_metadata_can_have(key: str, type_: str) -> None:
     catalog(f"CREATE TABLE t (a {type_} METADATA FROM '{key}') WITH ({FILES})")
 
 
+def test_what_is_not_declared_may_be_dropped_if_it_exists() -> None:
+    """As files for Flink's SQL client do, which are run again."""
+    table = f"CREATE TABLE t (a INT) WITH ({FILES});"
+    assert set(catalog(f"DROP TABLE IF EXISTS t;\nDROP VIEW IF EXISTS v;\n{table}").tables) == {"t"}
+    [found] = mistakes(f"{table}\nDROP TABLE IF EXISTS T;")
+    assert (found.code, found.span and found.span.line) == ("SQL009", 2)
+    assert "`T` is declared above" in found.message
+
+
 def test_all_mistakes_are_reported_together() -> None:
     found = mistakes(
         "SET 'a' = '1';\n"

@@ -115,3 +115,55 @@ def test_rows_that_a_subquery_lets_pass_have_their_key(condition: str) -> None:
     assert is_key(
         "STRING", f"SELECT k, n FROM {groups} WHERE {condition} (SELECT 1 FROM t AS i WHERE i.a < g.n)"
     )
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("column", ["window_start", "window_end"])
+@pytest.mark.parametrize(
+    ("type_", "item"),
+    [
+        ("STRING", "CAST({0} AS STRING)"),
+        ("TIMESTAMP_LTZ(3)", "{0}"),
+        ("TIMESTAMP_LTZ(3)", "CAST({0} AS TIMESTAMP_LTZ)"),
+        ("STRING", "CAST(CAST({0} AS TIMESTAMP_LTZ) AS STRING)"),
+        ("TIMESTAMP(3)", "CAST(CAST({0} AS TIMESTAMP_LTZ) AS TIMESTAMP)"),
+    ],
+)
+def test_a_window_by_its_bound_as_another_type_is_a_key(
+    window: str, column: str, type_: str, item: str
+) -> None:
+    item = item.format(column)
+    query = f"SELECT {item}, SUM(a) FROM TABLE({WINDOWS[window]}) GROUP BY window_start, window_end"
+    assert is_key(type_, query) == ((window, column) != ("CUMULATE", "window_start"))
+
+
+@pytest.mark.parametrize(
+    ("type_", "item"),
+    [
+        ("STRING", "DATE_FORMAT(window_start, 'HH:mm')"),
+        ("DATE", "CAST(window_start AS DATE)"),
+        ("TIMESTAMP(3)", "DATE_TRUNC('hour', window_start)"),
+        ("TIMESTAMP(3)", "CAST(window_start AS TIMESTAMP(0))"),
+    ],
+)
+def test_a_part_of_a_windows_bound_is_no_key(type_: str, item: str) -> None:
+    query = f"SELECT {item}, SUM(a) FROM TABLE({WINDOWS['TUMBLE']}) GROUP BY window_start, window_end"
+    assert not is_key(type_, query)
+
+
+def test_instants_of_another_time_zone_are_no_key() -> None:
+    """Where clocks are set back two wall clocks are one instant."""
+    query = f"SELECT window_start, SUM(a) FROM TABLE({WINDOWS['TUMBLE']}) GROUP BY window_start, window_end"
+    sink = "CREATE TABLE o (x TIMESTAMP_LTZ(3), y DECIMAL(38, 0), PRIMARY KEY (x) NOT ENFORCED) "
+    options = "WITH ('connector' = 'duckdb', 'path' = 'o.db', 'table-name' = 'o');"
+    zone = "SET 'table.local-time-zone' = 'Europe/Berlin';\n"
+    with pytest.raises(DiagnosticError, match="SQL071"):
+        plan_file(f"{zone}{TABLE}{sink}{options}INSERT INTO o {query};")
+
+
+def test_a_groups_window_by_its_functions() -> None:
+    query = (
+        "SELECT CAST(TUMBLE_START(ts, INTERVAL '1' MINUTE) AS STRING), SUM(a) FROM t "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+    )
+    assert is_key("STRING", query)

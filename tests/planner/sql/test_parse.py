@@ -19,6 +19,7 @@ from sqlstream_planner.sql.statements import (
     ComputedColumn,
     CreateTable,
     CreateView,
+    DropIfExists,
     InsertInto,
     LikeFeature,
     LikeStrategy,
@@ -274,10 +275,19 @@ def test_hints_are_kept_where_they_stand() -> None:
     assert table.args["hints"][0].expressions[0].sql() == "OPTIONS('e' = 'f')"
 
 
+@pytest.mark.parametrize("what", ["TABLE", "VIEW", "TEMPORARY TABLE", "TEMPORARY VIEW"])
+def test_drop_if_exists(what: str) -> None:
+    found, following = statements(f"DROP {what} IF EXISTS `a b`; SELECT 1")
+    assert isinstance(found, DropIfExists)
+    assert found.name == "a b"
+    assert isinstance(following, Select)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
         ("DROP TABLE t", "DROP"),
+        ("DROP FUNCTION IF EXISTS t", "DROP"),
         ("ALTER TABLE t ADD (a INT)", "ALTER"),
         ("DESCRIBE t", "DESCRIBE"),
         ("SHOW TABLES", "SHOW"),

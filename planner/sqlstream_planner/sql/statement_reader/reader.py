@@ -20,6 +20,7 @@ from sqlstream_planner.sql.statement_reader.cursor import Cursor
 from sqlstream_planner.sql.statements import (
     CreateType,
     CreateView,
+    DropIfExists,
     InsertInto,
     Select,
     SetOption,
@@ -59,6 +60,8 @@ _UNSUPPORTED: dict[str, str | None] = {
     "INSTALL": None,
     "PRAGMA": None,
 }
+#: What stands between DROP and IF EXISTS where files for Flink's SQL client begin with it.
+_MAY_EXIST = (("TABLE",), ("VIEW",), ("TEMPORARY", "TABLE"), ("TEMPORARY", "VIEW"))
 _CONFLICTS = ("NOTHING", "ERROR", "DEDUPLICATE")
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "PIVOT", "UNPIVOT", "(")
 _STARTS = (
@@ -186,6 +189,8 @@ class StatementReader:
         if any(p.at(word) for word in _QUERIES):
             query = self._cursor.query()
             return Select(query, self._cursor.since(start))
+        if any(p.at("DROP", *words, "IF", "EXISTS") for words in _MAY_EXIST):
+            return self._drop_if_exists(start)
         for kind, hint in _UNSUPPORTED.items():
             words = kind.split()
             if p.at(*words):
@@ -199,6 +204,22 @@ class StatementReader:
             token.end + 1,
             help=f"did you mean {near}?" if near else "a statement starts with " + ", ".join(_STARTS),
         )
+
+    def _drop_if_exists(self, start: int) -> DropIfExists:
+        p = self._cursor.parser
+        p.take("DROP")
+        at = self._cursor.since(start)
+        while not p.take("EXISTS"):
+            p._advance()
+        name = name_of(p.table_name())
+        diagnostic = Diagnostic(
+            "SQL009",
+            f"`{name}` is declared above, and DROP can't be run in a pipeline file",
+            at,
+            (),
+            _UNSUPPORTED["DROP"],
+        )
+        return DropIfExists(name, diagnostic, self._cursor.since(start))
 
     def _unsupported(self, kind: str, hint: str | None, at: Span, start: int) -> Unsupported:
         """The statement that began at `start`, unread; `at` is shown."""
