@@ -90,6 +90,11 @@ class GivenTable:
         # A driver may have died before it noted its last commit.
         return int(noted["version"]) + (there > int(noted["epoch"])) if "version" in noted else None
 
+    def noted_version(self, table: str) -> int | None:
+        """The version of the table with this id that is noted to have what was given; None: there is none."""
+        noted = self._noted() or {}
+        return int(noted["version"]) if noted.get("table") == table and "version" in noted else None
+
     def without(self, what: str, again: str) -> TargetError:
         """The error for a table that had rows, which `what` took away; `again` gives them back."""
         return TargetError(

@@ -238,6 +238,30 @@ def test_a_table_that_was_rolled_back(tmp_path: Path) -> None:
     assert "has epoch 1, but epoch 4 was committed to it" in refused(tmp_path, text())
 
 
+def test_a_table_that_was_rolled_back_and_whose_snapshots_were_expired(tmp_path: Path) -> None:
+    """Nothing but the table's property is left of the epochs; another's snapshot is what the table follows from."""
+    create(tmp_path, SHAPE)
+    more(tmp_path)
+    written(tmp_path, 0)
+    run(tmp_path, text())
+    expire(tmp_path)
+    written(tmp_path, 1)
+    run(tmp_path, text())  # what expires is no part of what is looked at
+    fresh = tmp_path / "other"
+    fresh.mkdir()
+    create(fresh, SHAPE)
+    more(fresh)
+    others = table(fresh).snapshots()[0].snapshot_id
+    written(fresh, 0)
+    run(fresh, text())
+    table(fresh).manage_snapshots().rollback_to_snapshot(others).commit()
+    expire(fresh)
+    written(fresh, 1)
+    for _ in range(2):
+        assert "has not all rows that were committed to it" in refused(fresh, text())
+        more(fresh)  # behind it, too
+
+
 def test_a_table_of_another_shape(tmp_path: Path) -> None:
     written(tmp_path, 0)
     named = [("k", pa.int32()), ("v", pa.string()), ("d", pa.decimal128(20, 2)), ("day", pa.date32())]

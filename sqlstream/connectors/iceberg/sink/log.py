@@ -139,10 +139,20 @@ class TableLog:
         """Raises TargetError if the table, or this state directory at epoch `here`, is an older copy, or another table."""
         id_ = None if table is None else str(table.metadata.table_uuid)
         self.given.check_epoch(id_, 0 if table is None else self.epoch_of(table), here)
+        given = None if id_ is None else self.given.noted_version(id_)
+        if table is not None and given is not None and _lacks(table.metadata, given):
+            raise self.given.without(
+                "does not follow from the snapshot with the last epoch, which is expired: it was rolled back",
+                "restore an older copy of its metadata",
+            )
 
     def note(self, table: Table, epoch: int) -> None:
-        """Write down that this state directory has given the table an epoch."""
-        self.given.note(str(table.metadata.table_uuid), epoch, [column.name for column in self._spec.schema])
+        """Write down that this state directory has given the table an epoch, and by which snapshot."""
+        id_ = str(table.metadata.table_uuid)
+        ours = (one.sequence_number for one in ancestors(table.metadata) if self._epoch_in(one))
+        # None: it is expired, or the table's format has no such numbers.
+        number = next(ours, None) or self.given.noted_version(id_)
+        self.given.note(id_, epoch, [column.name for column in self._spec.schema], number)
 
     def gone(self, epoch: int) -> TargetError:
         """The error for a table that had rows up to an epoch, and is not there."""
@@ -256,6 +266,17 @@ def ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+
+
+def _lacks(metadata: TableMetadata, given: int) -> bool:
+    """Whether the table is known not to follow from the snapshot with this sequence number, which it once had.
+
+    Where snapshots between are expired it is not known: PyIceberg makes the oldest that stays look like the first.
+    """
+    for one in ancestors(metadata):
+        if one.sequence_number is None or one.sequence_number <= given:
+            return one.sequence_number != given
+    return False
 
 
 @contextlib.contextmanager
