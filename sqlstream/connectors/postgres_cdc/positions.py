@@ -36,7 +36,8 @@ class CdcPosition:
 
     Transactions whose commit begins in the log at `lsn` or behind it were not read. `system` is the server's identifier,
     `slot` its replication slot, `table` the table's id there. `snapshot` says which transactions the copy has (as
-    `pg_current_snapshot` does); those are left out of the log up to `until`, behind which it has none.
+    `pg_current_snapshot` does); those are left out of the log up to `until`, behind which it has none. `catalog` is what the
+    server's catalog said of the table (`unlogged`); positions of former releases have none.
     """
 
     system: str
@@ -48,6 +49,7 @@ class CdcPosition:
     row: int = 0
     snapshot: str = ""
     until: int = 0
+    catalog: str = ""
 
     def to_json(self) -> Position:
         """Plain JSON data."""
@@ -61,13 +63,15 @@ class CdcPosition:
             found |= {"copy": self.copy, "file": self.file, "row": self.row}
         if self.snapshot:
             found |= {"snapshot": self.snapshot, "until": in_hex(self.until)}
+        if self.catalog:
+            found["catalog"] = self.catalog
         return found
 
     @staticmethod
     def from_json(data: Position) -> CdcPosition | None:
         """The inverse of `to_json`; None of UNREAD.
 
-        >>> at = CdcPosition("7", "s", 16500, 255, "c", 1, 2, "3:5:4", 300)
+        >>> at = CdcPosition("7", "s", 16500, 255, "c", 1, 2, "3:5:4", 300, "[]")
         >>> CdcPosition.from_json(at.to_json()) == at
         True
         """
@@ -83,6 +87,7 @@ class CdcPosition:
             data.get("row", 0),
             data.get("snapshot", ""),
             from_hex(data.get("until", "0/0")),
+            data.get("catalog", ""),
         )
 
     @property

@@ -34,6 +34,20 @@ def gone(table: str, location: str, lsn: int, what: str) -> DiagnosticError:
     )
 
 
+def unlogged(table: str, location: str, lsn: int, what: str) -> DiagnosticError:
+    """The error for rows that were changed without a word in the log."""
+    return DiagnosticError(
+        Diagnostic(
+            "DAT015",
+            f"rows of `{table}` may have changed, and the log does not say how",
+            notes=(f"it is {location}, read up to LSN {in_hex(lsn)}", what),
+            help="begin anew, with a new state directory, and drop the slot if it is there: a new snapshot has "
+            "the rows as they are",
+        ),
+        exit_code=4,
+    )
+
+
 def wrong_slot(
     table: str, location: str, options: CdcOptions, slot: Slot, database: str
 ) -> DiagnosticError | None:

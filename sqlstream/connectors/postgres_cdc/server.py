@@ -132,7 +132,7 @@ class CdcServer:
             "current_setting('wal_level'), CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn()::text END, "
             "coalesce(to_regclass(%s)::oid::bigint, 0), EXISTS (SELECT FROM pg_publication p, "
             "LATERAL pg_get_publication_tables(p.pubname::text) g WHERE p.pubname = %s AND g.relid = to_regclass(%s) "
-            "AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate), "
+            "AND to_jsonb(g)->>'qual' IS NULL AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate), "
             "s.slot_name IS NOT NULL, coalesce(s.plugin::text, ''), coalesce(s.database::text, ''), "
             "s.confirmed_flush_lsn::text, s.restart_lsn::text, coalesce(s.wal_status, ''), s.active_pid "
             "FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = %s",

@@ -14,7 +14,7 @@ from sqlstream.connectors.database import copies
 from sqlstream.connectors.database.postgres_catalog import ThereTable
 from sqlstream.connectors.database.postgres_copies import make_copy
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
-from sqlstream.connectors.postgres_cdc import checks, refusals, slot_share
+from sqlstream.connectors.postgres_cdc import checks, refusals, slot_share, unlogged
 from sqlstream.connectors.postgres_cdc.messages import oid_of, relation_of
 from sqlstream.connectors.postgres_cdc.options import CdcOptions
 from sqlstream.connectors.postgres_cdc.positions import UNREAD, CdcPosition, in_hex
@@ -42,6 +42,7 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         self._folder = context.folder or f"sources/{quote(spec.name, safe='')}"
         self._share = slot_share.share_of(context.shared, self._server.location, self._options.slot)
         self._there: ThereTable | None = None
+        self._catalog: unlogged.Catalog | None = None
         self._begun: CdcPosition | None = None
         self._copy: copies.Copy | None = None
         self._copy_removed = False
@@ -144,6 +145,10 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         """See to it that the publication has the table; the table is looked at first."""
         self._there = checks.check_table(self._spec, self._server, self._options)
         checks.check_publication(self._spec, self._server, self._options, make=True)
+        self._catalog = self._look()
+
+    def _look(self) -> unlogged.Catalog | None:
+        return unlogged.look(self._server, self._options, [column.name for column in self._spec.physical])
 
     def _begin(self, status: Status) -> CdcPosition:
         """Make the publication and the slot, and copy the table."""
@@ -173,6 +178,7 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
             self._copy.id,
             snapshot=snapshot.transactions,
             until=snapshot.until,
+            catalog="" if self._catalog is None else self._catalog.to_json(),
         )
         return at if self._copy.files else replace(at, copy="")
 
@@ -226,8 +232,24 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
                 raise wrong
             if status.end is not None:
                 self._kept.look(status.end - slot.kept_from, slot.wal_status)
+            self._check_catalog(at)
             return
         raise refusals.gone(name, location, lsn, what)
+
+    def _check_catalog(self, at: CdcPosition) -> None:
+        """Raise DiagnosticError (DAT015) if rows of the table were changed without a word in the log.
+
+        What has changed no row is written down: a later change is not looked at together with it.
+        """
+        self._catalog = self._look()
+        if self._catalog is None or not at.catalog:
+            return
+        before = unlogged.looked(self._context.store, self._folder, at.catalog)
+        what = self._catalog.differs(before, self._options.publication)
+        if what is not None:
+            raise refusals.unlogged(self._spec.name, self._server.location, at.lsn, what)
+        if self._context.runs:
+            unlogged.note_looked(self._context.store, self._folder, at.catalog, self._catalog)
 
     def _confirmed_behind(self, at: CdcPosition) -> int:
         """Up to where this source has confirmed the log itself, as it had nothing for it behind a position."""
@@ -275,7 +297,10 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         splits: tuple[Split, ...] = ()
         if found is not None and to > begin:
             splits = self._splits(at, begin, found)
-        following = replace(at, lsn=to)
+        # Positions of older releases have none.
+        following = replace(
+            at, lsn=to, catalog=at.catalog if self._catalog is None else self._catalog.to_json()
+        )
         if at.snapshot and to >= at.until:
             following = replace(following, snapshot="", until=0)
         if not splits:

@@ -73,7 +73,11 @@ def test_what_leaves_the_declared_columns(
     one = Reading(spec, tmp_path_factory.mktemp("altered"), duck)
     changes, at = one.all(limits=Limits(rows=limit))
     with psycopg.connect(cdc.url, autocommit=True) as connection:
-        for step in [*steps, READ[1]]:
+        # Of columns that are altered twice, or with VACUUM FULL, between two looks it is not known what became of the rows.
+        looks = [
+            one for step in steps for one in ((READ[0], step, READ[0]) if "ALTER C" in step else (step,))
+        ]
+        for step in [*looks, READ[1]]:
             if step in READ:
                 one = one if step == READ[0] else one.again()
                 more, at = one.all(at, Limits(rows=limit))
@@ -130,3 +134,66 @@ def test_what_does_not(
     assert (found.code, says in f"{found.message} {found.notes}") == (code, True), found
     assert found.help
     one.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("ALTER TABLE t DROP COLUMN v, ADD COLUMN v int DEFAULT 7", "`v` is another one"),
+        ("ALTER TABLE t RENAME v TO x; ALTER TABLE t RENAME w TO v", "`v` is another one"),
+        ("ALTER TABLE t ALTER COLUMN v TYPE int USING v * 2", "`v` were written anew"),
+        ("ALTER TABLE t ALTER COLUMN d TYPE numeric(6, 1)", "`d` were written anew"),
+        ("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", "`e` were renamed"),
+        ("ALTER PUBLICATION {slot} SET TABLE t WHERE (k > 1)", "has not all changes of the table"),
+        ("ALTER PUBLICATION {slot} DROP TABLE t; UPDATE t SET v = 2; ALTER PUBLICATION {slot} ADD TABLE t", "was altered"),
+        ("ALTER PUBLICATION {slot} SET (publish = 'insert'); UPDATE t SET v = 2; "
+         "ALTER PUBLICATION {slot} SET (publish = 'insert, update, delete, truncate')", "was altered"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("again", [False, True])
+def test_what_the_log_does_not_say(
+    cdc: Database, tmp_path: Path, duck: DuckSession, sql: str, says: str, again: bool
+) -> None:
+    """All rows have other values, or changes were left out, and the log describes the table as before."""
+    one = _of_all_kinds(cdc, tmp_path, duck)
+    _, at = one.all()
+    for each in sql.split("; "):
+        cdc.rows(each.format(slot=one.spec.options["slot.name"]))
+    one = one.again() if again else one
+    with pytest.raises(DiagnosticError) as raised:
+        one.all(at)
+    (found,) = raised.value.diagnostics
+    assert (found.code, says in f"{found.notes}") == ("DAT015", True), found
+    one.close()
+
+
+def test_what_changes_no_row_goes_on(cdc: Database, tmp_path: Path, duck: DuckSession) -> None:
+    one = _of_all_kinds(cdc, tmp_path, duck)
+    _, at = one.all()
+    number = 2
+    for sql in (
+        "ALTER TYPE mood ADD VALUE 'calm' BEFORE 'sad'",
+        "ALTER TABLE t ALTER COLUMN v SET NOT NULL, ALTER COLUMN v SET DEFAULT 3",
+        "VACUUM FULL t",
+        "ALTER TABLE t ADD COLUMN x timestamptz DEFAULT clock_timestamp()",
+        "ALTER TABLE t ALTER COLUMN w TYPE int USING w * 2",
+        "ALTER TABLE t ALTER COLUMN v TYPE bigint",
+        "ANALYZE t",
+        "CREATE INDEX ON t (v)",
+    ):
+        cdc.rows(sql)
+        cdc.rows(f"INSERT INTO t (k, v, w, d, e) VALUES ({number}, 1, 1, 1, 'calm')")
+        one = one.again()
+        rows, at = one.all(at)
+        assert [row[0] for row in rows] == [number], sql
+        number += 1
+    one.close()
+
+
+def _of_all_kinds(cdc: Database, folder: Path, duck: DuckSession) -> Reading:
+    cdc.rows("DROP TYPE IF EXISTS mood CASCADE")
+    cdc.rows("CREATE TYPE mood AS ENUM ('sad', 'glad')")
+    cdc.rows("CREATE TABLE t (k int PRIMARY KEY, v int, w int, d numeric(6, 2), e mood)")
+    cdc.rows("INSERT INTO t VALUES (1, 1, 1, 1, 'sad')")
+    columns = {"k": "BIGINT", "v": "BIGINT", "d": "DECIMAL(6, 2)", "e": "VARCHAR"}
+    return Reading(cdc_spec(cdc, schema=columns, key=("k",)), folder, duck)
