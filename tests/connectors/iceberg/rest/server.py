@@ -133,6 +133,7 @@ def run_rest(store: S3Server | None = None) -> Iterator[RestServer]:
         "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
         "CATALOG_WAREHOUSE": warehouse,
+        "CATALOG_CLIENTS": "1",  # requests that come at once find SQLite's file locked, and fail
         **files,
     }
     server = RestServer(folder, port, java_, jars, settings, warehouse)
