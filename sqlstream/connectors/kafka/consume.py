@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -33,6 +34,8 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 #: The partitions that a process keeps open; with more, the one that was read least recently is closed.
 _MOST_OPEN = 64
 _LOOK_MS = 200
+_Config = tuple[tuple[str, str], ...]
+_Place = tuple[_Config, str, int, str]  # a configuration, a topic, a partition, and the source that reads it
 _COLUMNS = {
     "offset": pa.int64(),
     "value": pa.large_binary(),
@@ -56,9 +59,13 @@ class OffsetRange:
 
 @dataclass(slots=True)
 class OpenPartition:
-    """A partition that is open: the offset that comes next, and what was fetched beyond what was wanted."""
+    """A partition that is open: the offset that comes next, and what was fetched beyond what was wanted.
+
+    `lane` is which of the clients of its configuration it is read by: one client has a partition once.
+    """
 
     queue: PartitionQueue
+    lane: int = 0
     position: int = -1
     ahead: list[Batch] = field(default_factory=list)
 
@@ -80,28 +87,38 @@ class OpenPartition:
 
 
 class _Consumers:
-    """The open partitions of this process, by configuration."""
+    """The open partitions of this process, by configuration and by who reads them.
+
+    Two sources that read one partition are at offsets of their own. If they shared it, each would start it anew in each
+    epoch, and drop what was fetched ahead for the other.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._clients: dict[tuple[tuple[str, str], ...], Client] = {}
-        self._open: OrderedDict[tuple[tuple[tuple[str, str], ...], str, int], OpenPartition] = OrderedDict()
+        self._clients: dict[tuple[_Config, int], Client] = {}
+        self._open: OrderedDict[_Place, OpenPartition] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(
-        self, config: Mapping[str, str], wanted: OffsetRange, columns: frozenset[str], patience_s: float
+        self,
+        config: Mapping[str, str],
+        wanted: OffsetRange,
+        columns: frozenset[str],
+        patience_s: float,
+        reader: str,
     ) -> pa.Table:
         with self._lock:
             if self._pid != os.getpid():  # a forked process has no threads of its parent's clients
                 self._pid, self._clients, self._open = os.getpid(), {}, OrderedDict()
             key = tuple(sorted(config.items()))
-            client = self._clients.get(key)
+            place = (key, wanted.topic, wanted.partition, reader)
+            part = self._open.pop(place, None)
+            lane = self._free_lane(place) if part is None else part.lane
+            client = self._clients.get((key, lane))
             if client is None:
-                client = self._clients[key] = Client(config)
-            place = (key, wanted.topic, wanted.partition)
-            part = self._open.pop(place, None) or OpenPartition(
-                client.partition(wanted.topic, wanted.partition)
-            )
+                client = self._clients[key, lane] = Client(config)
+            if part is None:
+                part = OpenPartition(client.partition(wanted.topic, wanted.partition), lane)
             try:
                 table = Reading(client, part, wanted, columns, patience_s).table()
             except BaseException:
@@ -111,6 +128,11 @@ class _Consumers:
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)[1].close()
             return table
+
+    def _free_lane(self, place: _Place) -> int:
+        """The first of the clients that does not have the partition open."""
+        taken = {part.lane for (*where, _), part in self._open.items() if where == list(place[:3])}
+        return next(lane for lane in itertools.count() if lane not in taken)
 
     def close(self) -> None:
         """Let all go; for tests."""
@@ -126,14 +148,21 @@ CONSUMERS = _Consumers()
 
 
 def read_range(
-    config: Mapping[str, str], wanted: OffsetRange, columns: frozenset[str], *, patience_s: float = 60.0
+    config: Mapping[str, str],
+    wanted: OffsetRange,
+    columns: frozenset[str],
+    *,
+    patience_s: float = 60.0,
+    reader: str = "",
 ) -> pa.Table:
     """The records of a range: `offset` and `value`, and those of the other columns that are wanted.
+
+    `reader` is the source that reads it: each goes on where its own last range ended.
 
     Offsets of transactions' markers, of aborted records and of compacted ones have no record. Raises DiagnosticError:
     DAT015 (exit code 4) if the range is not there any more, ENV010 if no broker answers for `patience_s`.
     """
-    return CONSUMERS.read(config, wanted, columns, patience_s)
+    return CONSUMERS.read(config, wanted, columns, patience_s, reader)
 
 
 class Reading:

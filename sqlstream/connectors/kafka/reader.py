@@ -133,6 +133,7 @@ class KafkaReader:
             OffsetRange(topic, partition, int(payload["from"]), int(payload["to"])),
             wanted - {"topic", "partition"},
             patience_s=self._options.patience_s,
+            reader=self._spec.name,
         )
         if "topic" in wanted:
             found = found.append_column("topic", pa.repeat(pa.scalar(topic), found.num_rows))
