@@ -136,7 +136,7 @@ def test_a_registry_that_is_away(duck: DuckSession) -> None:
     with running() as registry:
         pass
     format_ = record_format("avro-confluent", TYPES, {"url": registry.url})
-    with pytest.raises(DiagnosticError, match="ENV020"):
+    with pytest.raises(DiagnosticError, match="ENV025"):
         ConfluentAvroReader(format_).read_leniently(duck, binary([header(1) + b"\x00"]))
 
 

@@ -34,11 +34,11 @@ def client(registry: SchemaRegistry, **options: str) -> RegistryClient:
     return RegistryClient(RegistrySettings.of("f", settings))
 
 
-def error_of(call: Any) -> str:
+def error_of(call: Any, code: str = "ENV020") -> str:
     with pytest.raises(DiagnosticError) as caught:
         call()
     (found,) = caught.value.diagnostics
-    assert found.code == "ENV020"
+    assert found.code == code
     assert caught.value.exit_code == 5
     return "\n".join([found.message, *found.notes, found.help or ""])
 
@@ -114,13 +114,13 @@ def test_trouble_is_tried_again(schema_registry: SchemaRegistry) -> None:
     schema_registry.trouble = [(500, 50001)]
     assert json.loads(client(schema_registry).schema(id_).text) == A
     schema_registry.trouble = [(500, 50002)] * 9
-    assert "it answers 500" in error_of(lambda: client(schema_registry).schema(id_))
+    assert "it answers 500" in error_of(lambda: client(schema_registry).schema(id_), "ENV025")
 
 
 def test_nobody_answers() -> None:
     with running() as registry:
         pass
-    text = error_of(lambda: client(registry).schema(1))
+    text = error_of(lambda: client(registry).schema(1), "ENV025")
     assert "can't be reached" in text
     assert "refused" in text
 

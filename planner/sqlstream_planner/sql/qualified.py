@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def dotted(parts: Iterable[str]) -> str:
@@ -29,6 +30,15 @@ def parts_of(name: str) -> tuple[str, ...]:
         quoted.replace("``", "`") if match.startswith("`") else plain
         for match, quoted, plain in ((m[0], m[1] or "", m[2] or "") for m in _PART.finditer(name))
     )
+
+
+def as_columns(names: Iterable[str]) -> str:
+    """Names of columns as a query has them, those that are no plain words in backticks.
+
+    >>> as_columns(["id", "A b", "a`b"])
+    'id, `A b`, `a``b`'
+    """
+    return ", ".join(n if _WORD.fullmatch(n) else f"`{n.replace('`', '``')}`" for n in names)
 
 
 def table_parts(table: exp.Table) -> tuple[str, ...]:

@@ -96,6 +96,8 @@ def consumer_config(options: KafkaOptions) -> dict[str, str]:
         # A partition that waits to be read again must not fill the memory, nor wait a second once it is read.
         "queued.max.messages.kbytes": "16384",
         "fetch.queue.backoff.ms": "10",
+        # A partition that is started waits for the request that is under way, which waits this long for new records.
+        "fetch.wait.max.ms": "100",
         "log_level": "2",  # its trouble is reported with the error
         **found,
         "group.id": options.group_id or "sqlstream",  # without one librdkafka makes no consumer

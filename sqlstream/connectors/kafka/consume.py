@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,7 +33,11 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: The partitions that a process keeps open; with more, the one that was read least recently is closed.
 _MOST_OPEN = 64
+#: How many ranges are started at a time, fewer than may be open.
+TOGETHER = 32
 _LOOK_MS = 200
+_Config = tuple[tuple[str, str], ...]
+_Place = tuple[_Config, str, int, str]  # a configuration, a topic, a partition, and the source that reads it
 _COLUMNS = {
     "offset": pa.int64(),
     "value": pa.large_binary(),
@@ -56,9 +61,15 @@ class OffsetRange:
 
 @dataclass(slots=True)
 class OpenPartition:
-    """A partition that is open: the offset that comes next, and what was fetched beyond what was wanted."""
+    """A partition that is open: the offset that comes next, and what was fetched beyond what was wanted.
+
+    `lane` is which of the clients of its configuration it is read by: one client has a partition once. `announced` says
+    that it was started beside others for the read that comes next.
+    """
 
     queue: PartitionQueue
+    lane: int = 0
+    announced: bool = False
     position: int = -1
     ahead: list[Batch] = field(default_factory=list)
 
@@ -80,37 +91,76 @@ class OpenPartition:
 
 
 class _Consumers:
-    """The open partitions of this process, by configuration."""
+    """The open partitions of this process, by configuration and by who reads them.
+
+    Two sources that read one partition are at offsets of their own. If they shared it, each would start it anew in each
+    epoch, and drop what was fetched ahead for the other.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._clients: dict[tuple[tuple[str, str], ...], Client] = {}
-        self._open: OrderedDict[tuple[tuple[tuple[str, str], ...], str, int], OpenPartition] = OrderedDict()
+        self._clients: dict[tuple[_Config, int], Client] = {}
+        self._open: OrderedDict[_Place, OpenPartition] = OrderedDict()
         self._lock = threading.Lock()
 
+    def start(self, config: Mapping[str, str], wanted: Sequence[OffsetRange], reader: str) -> None:
+        """Let the partitions be fetched that are read next, and not from where they are."""
+        with self._lock:
+            for client in self._clients.values():
+                client.forget()
+            for one in wanted:
+                part = self._taken_out(config, one, reader)
+                part.announced = True
+                try:
+                    if part.position != one.begin:
+                        part.start(one.begin)
+                except BaseException:
+                    part.close()
+                    raise
+                self._keep(config, one, reader, part)
+
     def read(
-        self, config: Mapping[str, str], wanted: OffsetRange, columns: frozenset[str], patience_s: float
+        self,
+        config: Mapping[str, str],
+        wanted: OffsetRange,
+        columns: frozenset[str],
+        patience_s: float,
+        reader: str,
     ) -> pa.Table:
         with self._lock:
-            if self._pid != os.getpid():  # a forked process has no threads of its parent's clients
-                self._pid, self._clients, self._open = os.getpid(), {}, OrderedDict()
-            key = tuple(sorted(config.items()))
-            client = self._clients.get(key)
-            if client is None:
-                client = self._clients[key] = Client(config)
-            place = (key, wanted.topic, wanted.partition)
-            part = self._open.pop(place, None) or OpenPartition(
-                client.partition(wanted.topic, wanted.partition)
-            )
+            part = self._taken_out(config, wanted, reader)
+            client = self._clients[_of(config), part.lane]
             try:
                 table = Reading(client, part, wanted, columns, patience_s).table()
             except BaseException:
                 part.close()
                 raise
-            self._open[place] = part
-            while len(self._open) > _MOST_OPEN:
-                self._open.popitem(last=False)[1].close()
+            self._keep(config, wanted, reader, part)
             return table
+
+    def _taken_out(self, config: Mapping[str, str], wanted: OffsetRange, reader: str) -> OpenPartition:
+        """The partition for a range, opened if it is not; it is to be kept or closed."""
+        if self._pid != os.getpid():  # a forked process has no threads of its parent's clients
+            self._pid, self._clients, self._open = os.getpid(), {}, OrderedDict()
+        place = (_of(config), wanted.topic, wanted.partition, reader)
+        part = self._open.pop(place, None)
+        if part is not None:
+            return part
+        lane = self._free_lane(place)
+        client = self._clients.get((place[0], lane))
+        if client is None:
+            client = self._clients[place[0], lane] = Client(config)
+        return OpenPartition(client.partition(wanted.topic, wanted.partition), lane)
+
+    def _keep(self, config: Mapping[str, str], wanted: OffsetRange, reader: str, part: OpenPartition) -> None:
+        self._open[_of(config), wanted.topic, wanted.partition, reader] = part
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)[1].close()
+
+    def _free_lane(self, place: _Place) -> int:
+        """The first of the clients that does not have the partition open."""
+        taken = {part.lane for (*where, _), part in self._open.items() if where == list(place[:3])}
+        return next(lane for lane in itertools.count() if lane not in taken)
 
     def close(self) -> None:
         """Let all go; for tests."""
@@ -125,15 +175,34 @@ class _Consumers:
 CONSUMERS = _Consumers()
 
 
+def start_ranges(config: Mapping[str, str], wanted: Sequence[OffsetRange], reader: str = "") -> None:
+    """Let ranges be fetched beside each other that `read_range` reads next, at most `TOGETHER` of them.
+
+    A partition that is started waits for the request that is under way: one after the other, each would wait anew.
+    """
+    CONSUMERS.start(config, wanted, reader)
+
+
+def _of(config: Mapping[str, str]) -> _Config:
+    return tuple(sorted(config.items()))
+
+
 def read_range(
-    config: Mapping[str, str], wanted: OffsetRange, columns: frozenset[str], *, patience_s: float = 60.0
+    config: Mapping[str, str],
+    wanted: OffsetRange,
+    columns: frozenset[str],
+    *,
+    patience_s: float = 60.0,
+    reader: str = "",
 ) -> pa.Table:
     """The records of a range: `offset` and `value`, and those of the other columns that are wanted.
+
+    `reader` is the source that reads it: each goes on where its own last range ended.
 
     Offsets of transactions' markers, of aborted records and of compacted ones have no record. Raises DiagnosticError:
     DAT015 (exit code 4) if the range is not there any more, ENV010 if no broker answers for `patience_s`.
     """
-    return CONSUMERS.read(config, wanted, columns, patience_s)
+    return CONSUMERS.read(config, wanted, columns, patience_s, reader)
 
 
 class Reading:
@@ -157,7 +226,9 @@ class Reading:
         if part.position != wanted.begin:
             part.start(wanted.begin)
         tables = []
-        self._client.trouble, self._client.code = "", OK
+        if not part.announced:
+            self._client.forget()
+        part.announced = False
         quiet_since = time.monotonic()
         while part.position < wanted.end:
             batch = part.ahead.pop(0) if part.ahead else part.queue.wait(_LOOK_MS)

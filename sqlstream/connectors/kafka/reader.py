@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sqlstream.connectors.api import BadRow, Split
 from sqlstream.connectors.kafka.client import consumer_config
-from sqlstream.connectors.kafka.consume import OffsetRange, read_range
+from sqlstream.connectors.kafka.consume import TOGETHER, OffsetRange, read_range, start_ranges
 from sqlstream.connectors.kafka.options import KafkaOptions, RecordPart
 from sqlstream.connectors.kafka.shared_options import OF_VALUE
 from sqlstream.formats.api import RECORD_COLUMN, BadRecord, RecordFormat, RecordReader
@@ -121,24 +121,27 @@ class KafkaReader:
         """The records of a split; of several, which of them each is of."""
         if not split.parts:
             return self._records_of(split, wanted)
-        parts = [self._records_of(part, wanted) for part in split.parts]
+        parts = []
+        for some in (split.parts[at : at + TOGETHER] for at in range(0, len(split.parts), TOGETHER)):
+            start_ranges(self._config, [_range_of(part) for part in some], self._spec.name)
+            parts += [self._records_of(part, wanted) for part in some]
         numbers = pa.array(np.repeat(np.arange(len(parts), dtype=np.int32), [p.num_rows for p in parts]))
         return pa.concat_tables(parts).append_column(LANE_COLUMN, numbers)
 
     def _records_of(self, split: Split, wanted: frozenset[str]) -> pa.Table:
-        payload = split.payload
-        topic, partition = str(payload["topic"]), int(payload["partition"])
+        place = _range_of(split)
         found = read_range(
             self._config,
-            OffsetRange(topic, partition, int(payload["from"]), int(payload["to"])),
+            place,
             wanted - {"topic", "partition"},
             patience_s=self._options.patience_s,
+            reader=self._spec.name,
         )
         if "topic" in wanted:
-            found = found.append_column("topic", pa.repeat(pa.scalar(topic), found.num_rows))
+            found = found.append_column("topic", pa.repeat(pa.scalar(place.topic), found.num_rows))
         if "partition" in wanted:
             found = found.append_column(
-                "partition", pa.repeat(pa.scalar(partition, pa.int32()), found.num_rows)
+                "partition", pa.repeat(pa.scalar(place.partition, pa.int32()), found.num_rows)
             )
         return found
 
@@ -221,6 +224,14 @@ class KafkaReader:
 
     def _register(self, duck: DuckSession, relation: str, table: pa.Table) -> None:
         duck.register(relation, table, self._schema)
+
+
+def _range_of(split: Split) -> OffsetRange:
+    """The offsets of a split that has no parts."""
+    payload = split.payload
+    return OffsetRange(
+        str(payload["topic"]), int(payload["partition"]), int(payload["from"]), int(payload["to"])
+    )
 
 
 def _columns_of(spec: SourceSpec, options: KafkaOptions, *, upserts: bool) -> _Columns:

@@ -36,7 +36,7 @@ class ConfluentRecords:
         self._decoders: dict[int, Record | str] = {}
 
     def decode(self, values: pa.Array) -> Decoded:
-        """The rows of records, in their order. Raises DiagnosticError (ENV020) if the registry does not answer."""
+        """The rows of records, in their order. Raises DiagnosticError (ENV025) if the registry does not answer."""
         bad: dict[int, str] = {}
         parts: list[Decoded] = []
         for framed in by_schema(values, bad):
@@ -96,13 +96,13 @@ class ConfluentAvroReader:
         self._records = ConfluentRecords(format_, format_.columns)
 
     def read(self, duck: DuckSession, values: pa.Array) -> pa.Table:
-        """See `RecordReader`. Raises DiagnosticError (ENV020) if the registry does not answer."""
+        """See `RecordReader`. Raises DiagnosticError (ENV025) if the registry does not answer."""
         table, bad = self.read_leniently(duck, values)
         raise_first(bad, "Avro of a schema registry")
         return table
 
     def read_leniently(self, duck: DuckSession, values: pa.Array) -> tuple[pa.Table, Sequence[BadRecord]]:
-        """See `RecordReader`. Raises DiagnosticError (ENV020) if the registry does not answer."""
+        """See `RecordReader`. Raises DiagnosticError (ENV025) if the registry does not answer."""
         decoded = self._records.decode(values)
         return table_of(decoded, self._names), bad_records(decoded.bad)
 

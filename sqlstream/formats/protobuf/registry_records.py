@@ -35,13 +35,13 @@ class ProtoRegistryReader:
         self._rows: dict[tuple[int, bytes], MessageRows | str] = {}
 
     def read(self, duck: DuckSession, values: pa.Array) -> pa.Table:
-        """See `RecordReader`. Raises DiagnosticError (ENV020) if the registry does not answer."""
+        """See `RecordReader`. Raises DiagnosticError (ENV025) if the registry does not answer."""
         table, bad = self.read_leniently(duck, values)
         raise_first(bad, "a message of a schema registry")
         return table
 
     def read_leniently(self, duck: DuckSession, values: pa.Array) -> tuple[pa.Table, Sequence[BadRecord]]:
-        """See `RecordReader`. Raises DiagnosticError (ENV020) if the registry does not answer."""
+        """See `RecordReader`. Raises DiagnosticError (ENV025) if the registry does not answer."""
         bad: dict[int, str] = {}
         tables = [empty(self._columns)]
         for framed in by_schema(values, bad):

@@ -30,6 +30,8 @@ _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 #: Error codes of the registry: there is no such subject, version, schema.
 NOT_FOUND = (40401, 40402, 40403)
 _CODE = "ENV020"
+#: Of what may be over in a while: a run that was up is begun again.
+_AWAY = "ENV025"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class _RefusedError(Exception):
 class RegistryClient:
     """Asks one registry; may be used by several threads.
 
-    Methods raise DiagnosticError (ENV020) if it can't be reached or refuses; no message has a password in it.
+    Methods raise DiagnosticError: ENV025 if it can't be reached, ENV020 if it refuses; no message has a password in it.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -146,7 +148,7 @@ class RegistryClient:
                 time.sleep(wait)
         raise DiagnosticError(
             Diagnostic(
-                _CODE,
+                _AWAY,
                 f"the schema registry {self.location} can't be reached",
                 notes=(self._safe(trouble),),
                 help="start it, or correct the format's option url; the run goes on where it stopped",

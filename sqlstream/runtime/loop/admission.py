@@ -47,8 +47,8 @@ class Admission:
     """The rows that the next epoch may read: `fixed_rows`, or `rows`, which follows the measured rate.
 
     `overhead_s` is what an epoch takes however little it reads, as far as that is known: the least time of
-    an epoch since one had at most a tenth of `most` rows, the most that an epoch has read. `cap` is what memory allows,
-    as far as that is known.
+    an epoch since one had at most a tenth of `most` rows, the most that an epoch has read, or since the smallest one that
+    is planned took too long. `cap` is what memory allows, as far as that is known.
     """
 
     fixed_rows: int | None = None
@@ -104,7 +104,9 @@ class Admission:
         if self.fixed_rows is not None or rows <= 0:
             return self
         overhead = min(self.overhead_s, seconds)
-        if rows <= self.most // 10 and not overhead:
+        # Where input has trickled in from the start, no epoch is small beside others.
+        smallest = self.limit <= LEAST_ROWS and seconds > self.target_s
+        if not overhead and (rows <= self.most // 10 or smallest):
             overhead = seconds
         target = max(self.target_s, 2 * overhead)
         wiser = replace(self, most=max(self.most, rows), overhead_s=overhead)

@@ -19,8 +19,8 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 _Result = TypeVar("_Result")
 
 #: Codes of what may be over in a while: an epoch that Spark could not run, files, a sink's database, brokers,
-#: transactions that were taken over where no other run has the lease.
-TRANSIENT = frozenset({"ENV004", "ENV005", "ENV006", "ENV008", "ENV010", "ENV012"})
+#: transactions that were taken over where no other run has the lease, a schema registry that is away.
+TRANSIENT = frozenset({"ENV004", "ENV005", "ENV006", "ENV008", "ENV010", "ENV012", "ENV025"})
 #: Code of what is over when somebody closes a file: nothing that a run which is to watch needs to report.
 HELD = "ENV008"
 

@@ -29,6 +29,18 @@ def test_overhead_does_not_shrink_epochs_to_nothing(overhead_s: float) -> None:
     )
 
 
+@pytest.mark.parametrize("overhead_s", [2.1, 3.0, 20.0])
+def test_a_slow_run_whose_input_trickled_in_can_catch_up(overhead_s: float) -> None:
+    """All its epochs were small and over the target, so none was small beside another: a lag must not be read in crumbs."""
+    admission = Admission(target_s=2.0)
+    for _ in range(10):
+        admission = admission.after(50, overhead_s)
+    assert admission.limit == LEAST_ROWS
+    for _ in range(20):
+        admission = admission.after(admission.limit, overhead_s + admission.limit / 200_000)
+    assert 1.4 * overhead_s < admission.limit / 200_000 + overhead_s < 2.6 * overhead_s
+
+
 def test_one_slow_small_epoch_is_forgotten() -> None:
     admission = Admission(target_s=2.0).after(500_000, 2.0).after(1_000, 30.0)
     for _ in range(20):

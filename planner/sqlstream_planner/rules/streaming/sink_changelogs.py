@@ -21,6 +21,7 @@ from sqlstream_planner.properties.analysis import Analysis
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.properties.facts import Facts
 from sqlstream_planner.properties.unique_keys import UniqueKeys
+from sqlstream_planner.sql.qualified import as_columns
 
 
 def sink_changelogs(roots: tuple[Sink, ...], facts: Facts) -> tuple[Sink, ...]:
@@ -56,7 +57,7 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
             help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are emitted once",
         )
     if updating and connector.sink.needs_key and not sink.primary_key:
-        key = f"({', '.join(known[0])})" if known else "(…)"
+        key = f"({as_columns(known[0])})" if known else "(…)"
         refuse(
             root.at,
             "SQL070",
@@ -84,10 +85,10 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
             f"the PRIMARY KEY of `{sink.name}` is ({', '.join(sink.primary_key)}), but the query's key is another",
             notes=(unique, "two rows of the query could claim one row of the table"),
             help=(
-                f"declare PRIMARY KEY ({', '.join(known[0])}) NOT ENFORCED"
+                f"declare PRIMARY KEY ({as_columns(known[0])}) NOT ENFORCED"
                 if known
                 else f"make one row of each key: … QUALIFY ROW_NUMBER() OVER (PARTITION BY "
-                f"{', '.join(sink.primary_key)} ORDER BY …) = 1"
+                f"{as_columns(sink.primary_key)} ORDER BY …) = 1"
             )
             + "; or say what to do: INSERT INTO … SELECT … ON CONFLICT DO DEDUPLICATE",
         )

@@ -26,7 +26,6 @@ from sqlstream.connectors.kafka.librdkafka.library import (
     CONSUMER,
     ERROR_CALLBACK,
     MESSAGE,
-    OK,
     UNKNOWN_TOPIC,
     error_text,
     new_client,
@@ -47,7 +46,8 @@ class Client:
     def __init__(self, config: Mapping[str, str]) -> None:
         """Raises DiagnosticError (OPT003) for a configuration that librdkafka refuses."""
         #: The client's last error about brokers that it can't reach or that refuse it.
-        self.trouble, self.code = "", OK
+        self.trouble = ""
+        self._unknown: list[str] = []
         self._callback = ERROR_CALLBACK(self._heard)  # kept as long as the client calls it
         self._lib, self._handle = new_client(
             CONSUMER, config, lambda lib, conf: lib.conf_set_error_cb(conf, self._callback)
@@ -61,8 +61,12 @@ class Client:
         return PartitionQueue(self._lib, self._handle, self._topics[topic], number)
 
     def lacks(self, topic: str) -> bool:
-        """Whether it has heard that there is no such topic or partition."""
-        return self.code in _UNKNOWN and self.trouble.startswith(f"{topic} [")
+        """Whether it has heard, since `forget`, that there is no such topic or partition."""
+        return any(reason.startswith(f"{topic} [") for reason in self._unknown)
+
+    def forget(self) -> None:
+        """Let what it has heard be over."""
+        self.trouble, self._unknown = "", []
 
     def poll(self) -> None:
         """Let the client say what troubles it."""
@@ -78,8 +82,9 @@ class Client:
             self._lib.destroy_flags(handle, 0x8)  # without leaving a group: there is none
 
     def _heard(self, handle: int, code: int, reason: bytes, opaque: int) -> None:
-        self.code = code
         self.trouble = f"{reason.decode(errors='replace')} ({error_text(code)})"
+        if code in _UNKNOWN:
+            self._unknown.append(self.trouble)
 
 
 class Batch:
