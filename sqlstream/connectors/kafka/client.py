@@ -228,9 +228,10 @@ def made(make: Callable[[dict[str, Any]], Any], config: Mapping[str, Any]) -> An
         message = str(error.args[0].str()) if error.args else str(error)
     except (TypeError, ValueError) as error:
         message = str(error)
-    name = re.search(r'"([\w.]+)"', message)
+    # It may name the value before the property, and has words of its own for one.
+    named = sorted(re.findall(r'"([\w.]+)"', message), key=lambda word: word not in config)
     raise _refused(
-        name[1] if name is not None else "*",
+        named[0] if named else "sasl.mechanism" if "SASL mechanism" in message else "*",
         message,
         "leave it out, or write what Kafka's Java clients or librdkafka call it",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sqlstream.connectors.kafka.client import made
 from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import DiagnosticError
 
@@ -160,3 +161,17 @@ CREATE TABLE o WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap
     assert found.message.startswith(
         "option 'debezium-json.schema-include' is 'true', which a table that is written"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sasl.mechanism", "PLIAN"), ("security.protocol", "SASLPLAIN"), ("fetch.max.bytez", "1")],
+)
+def test_what_librdkafka_refuses_is_named(name: str, value: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    config = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", name: value}
+    with pytest.raises(DiagnosticError) as raised:
+        made(AdminClient, config)
+    (found,) = raised.value.diagnostics
+    assert (found.code, found.message) == ("OPT003", f"the property `properties.{name}` can't be used")
