@@ -16,10 +16,7 @@ from sqlstream.cli.figures import Left, epoch_line, restart_lines
 from sqlstream.cli.log import WARNING, is_shown
 from sqlstream.cli.output import json_line
 from sqlstream.cli.summary import summary
-from sqlstream.runtime.loop.progress import (
-    EpochReport,
-    RunResult,
-)
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.text.masking import without_password

@@ -40,32 +40,31 @@ def timestamps(format_: str) -> OptionDef:
     )
 
 
+def accepted(name: str, kind: ValueKind, why: str, default: str, choices: tuple[str, ...] = ()) -> OptionDef:
+    """An option of Flink's on which nothing of rows or results depends here."""
+    return OptionDef(
+        name,
+        kind,
+        f"accepted: {why}",
+        default=default,
+        choices=choices,
+        changes_rows=False,
+        changes_output=False,
+    )
+
+
+#: Why how Flink writes decimals makes no difference.
+PLAIN_DECIMALS = "decimals have no exponent either way"
+
+
 def of_jackson(format_: str) -> tuple[OptionDef, ...]:
-    """Options of Flink's JSON that name what is so here whatever they are: nothing of rows or results depends on them."""
-
-    def accepted(
-        name: str, kind: ValueKind, why: str, default: str, choices: tuple[str, ...] = ()
-    ) -> OptionDef:
-        return OptionDef(
-            f"{format_}.{name}",
-            kind,
-            f"accepted: {why}",
-            default=default,
-            choices=choices,
-            changes_rows=False,
-            changes_output=False,
-        )
-
+    """Options of Flink's JSON that name what is so here whatever they are."""
     no_null = "a MAP has no key that is NULL"
+    modes = ("FAIL", "DROP", "LITERAL")
     return (
-        accepted(
-            "encode.decimal-as-plain-number",
-            ValueKind.BOOLEAN,
-            "decimals have no exponent either way",
-            "false",
-        ),
-        accepted("map-null-key.mode", ValueKind.ENUM, no_null, "FAIL", ("FAIL", "DROP", "LITERAL")),
-        accepted("map-null-key.literal", ValueKind.STRING, no_null, "null"),
+        accepted(f"{format_}.encode.decimal-as-plain-number", ValueKind.BOOLEAN, PLAIN_DECIMALS, "false"),
+        accepted(f"{format_}.map-null-key.mode", ValueKind.ENUM, no_null, "FAIL", modes),
+        accepted(f"{format_}.map-null-key.literal", ValueKind.STRING, no_null, "null"),
     )
 
 

@@ -109,7 +109,7 @@ class _Consumers:
             for client in self._clients.values():
                 client.forget()
             for one in wanted:
-                part = self._taken_out(config, one, reader)
+                place, part = self._taken_out(config, one, reader)
                 part.announced = True
                 try:
                     if part.position != one.begin:
@@ -117,7 +117,7 @@ class _Consumers:
                 except BaseException:
                     part.close()
                     raise
-                self._keep(config, one, reader, part)
+                self._keep(place, part)
 
     def read(
         self,
@@ -128,32 +128,34 @@ class _Consumers:
         reader: str,
     ) -> pa.Table:
         with self._lock:
-            part = self._taken_out(config, wanted, reader)
-            client = self._clients[_of(config), part.lane]
+            place, part = self._taken_out(config, wanted, reader)
+            client = self._clients[place[0], part.lane]
             try:
                 table = Reading(client, part, wanted, columns, patience_s).table()
             except BaseException:
                 part.close()
                 raise
-            self._keep(config, wanted, reader, part)
+            self._keep(place, part)
             return table
 
-    def _taken_out(self, config: Mapping[str, str], wanted: OffsetRange, reader: str) -> OpenPartition:
-        """The partition for a range, opened if it is not; it is to be kept or closed."""
+    def _taken_out(
+        self, config: Mapping[str, str], wanted: OffsetRange, reader: str
+    ) -> tuple[_Place, OpenPartition]:
+        """The partition for a range, opened if it is not, and its place; it is to be kept or closed."""
         if self._pid != os.getpid():  # a forked process has no threads of its parent's clients
             self._pid, self._clients, self._open = os.getpid(), {}, OrderedDict()
-        place = (_of(config), wanted.topic, wanted.partition, reader)
+        place = (tuple(sorted(config.items())), wanted.topic, wanted.partition, reader)
         part = self._open.pop(place, None)
         if part is not None:
-            return part
+            return place, part
         lane = self._free_lane(place)
         client = self._clients.get((place[0], lane))
         if client is None:
             client = self._clients[place[0], lane] = Client(config)
-        return OpenPartition(client.partition(wanted.topic, wanted.partition), lane)
+        return place, OpenPartition(client.partition(wanted.topic, wanted.partition), lane)
 
-    def _keep(self, config: Mapping[str, str], wanted: OffsetRange, reader: str, part: OpenPartition) -> None:
-        self._open[_of(config), wanted.topic, wanted.partition, reader] = part
+    def _keep(self, place: _Place, part: OpenPartition) -> None:
+        self._open[place] = part
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)[1].close()
 
@@ -181,10 +183,6 @@ def start_ranges(config: Mapping[str, str], wanted: Sequence[OffsetRange], reade
     A partition that is started waits for the request that is under way: one after the other, each would wait anew.
     """
     CONSUMERS.start(config, wanted, reader)
-
-
-def _of(config: Mapping[str, str]) -> _Config:
-    return tuple(sorted(config.items()))
 
 
 def read_range(

@@ -9,11 +9,23 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlstream.storage.identity import NAME, identity
 from sqlstream_operators.errors import TargetError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a table was given: its id, the last epoch, the columns, and the version of the table that has them.
+
+    `version` is None where nobody has noted it.
+    """
+
+    table: str
+    epoch: int
+    columns: tuple[str, ...] = ()
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +52,24 @@ class GivenTable:
         """Who this is, in the table's log."""
         return f"sqlstream/{identity(self.store)}/{self.known_as}"
 
-    def check_epoch(self, table: str | None, there: int, here: int) -> None:
-        """Raises TargetError if a table, or this state directory at epoch `here`, is an older copy, or another table.
+    def check_epoch(self, table: str | None, there: int, here: int) -> Given | None:
+        """What is noted of a table. Raises TargetError if it, or this state directory at epoch `here`, is an older copy, or
+        another table.
 
         `table` is its id, None if it is not there; `there` is the last epoch of ours in its log, 0 if there is none.
         """
         noted = self._noted()
-        if noted and table != noted["table"]:
-            raise self.gone(int(noted["epoch"]))
+        if noted and table != noted.table:
+            raise self.gone(noted.epoch)
         if there > here:
             raise TargetError(
                 f"the table of `{self.name}` has epoch {there}, but its state is at epoch {here}",
                 (f"'{self.place}' is newer: the state directory was restored from an older copy",),
                 f"restore the newer copy of the state directory; or {self._anew()}",
             )
-        if noted and there < int(noted["epoch"]):
-            raise self.behind(there, int(noted["epoch"]))
+        if noted and there < noted.epoch:
+            raise self.behind(there, noted.epoch)
+        return noted
 
     def behind(self, there: int, committed: int) -> TargetError:
         """The error for a table that has not all that was committed to it."""
@@ -84,16 +98,10 @@ class GivenTable:
             content["version"] = version
         self.store.put(self._mark, json.dumps(content).encode())
 
-    def version(self, there: int) -> int | None:
-        """The first version that may have all that was given up to epoch `there`; None: not noted."""
-        noted = self._noted() or {}
-        # A driver may have died before it noted its last commit.
-        return int(noted["version"]) + (there > int(noted["epoch"])) if "version" in noted else None
-
     def noted_version(self, table: str) -> int | None:
         """The version of the table with this id that is noted to have what was given; None: there is none."""
-        noted = self._noted() or {}
-        return int(noted["version"]) if noted.get("table") == table and "version" in noted else None
+        noted = self._noted()
+        return noted.version if noted is not None and noted.table == table else None
 
     def without(self, what: str, again: str) -> TargetError:
         """The error for a table that had rows, which `what` took away; `again` gives them back."""
@@ -105,16 +113,25 @@ class GivenTable:
 
     def columns(self) -> tuple[str, ...]:
         """The columns that the table has been given by this state directory, those of former queries too."""
-        return tuple((self._noted() or {}).get("columns", ()))
+        noted = self._noted()
+        return () if noted is None else noted.columns
 
     def _anew(self) -> str:
         return f"{self.removal}, and run with --rewrite {self.name}: all that it should have is given again"
 
-    def _noted(self) -> Any:
+    def _noted(self) -> Given | None:
         """What this state directory has given to which table; None: nothing."""
-        if not self.store.exists(self._mark):
+        try:
+            found = json.loads(self.store.get(self._mark))
+        except FileNotFoundError:
             return None
-        return json.loads(self.store.get(self._mark))
+        version = found.get("version")
+        return Given(
+            found["table"],
+            int(found["epoch"]),
+            tuple(found.get("columns", ())),
+            None if version is None else int(version),
+        )
 
     @property
     def _mark(self) -> str:

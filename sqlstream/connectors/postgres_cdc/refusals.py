@@ -22,27 +22,30 @@ def not_readable(table: str, location: str, what: str, help_: str, *more: str) -
 
 def gone(table: str, location: str, lsn: int, what: str) -> DiagnosticError:
     """The error for changes that the server has no more: nothing can go on without them, since rows would stay for ever."""
-    return DiagnosticError(
-        Diagnostic(
-            "DAT015",
-            f"changes of `{table}` are gone before they were read",
-            notes=(f"it is {location}, read up to LSN {in_hex(lsn)}", what),
-            help="begin anew, with a new state directory, and drop the slot if it is there: a new snapshot has "
-            "what was missed",
-        ),
-        exit_code=4,
+    return _missed(
+        f"changes of `{table}` are gone before they were read", location, lsn, what, "what was missed"
     )
 
 
 def unlogged(table: str, location: str, lsn: int, what: str) -> DiagnosticError:
     """The error for rows that were changed without a word in the log."""
+    return _missed(
+        f"rows of `{table}` may have changed, and the log does not say how",
+        location,
+        lsn,
+        what,
+        "the rows as they are",
+    )
+
+
+def _missed(message: str, location: str, lsn: int, what: str, has: str) -> DiagnosticError:
+    """The error for what the log does not have, and what a new snapshot `has`."""
     return DiagnosticError(
         Diagnostic(
             "DAT015",
-            f"rows of `{table}` may have changed, and the log does not say how",
+            message,
             notes=(f"it is {location}, read up to LSN {in_hex(lsn)}", what),
-            help="begin anew, with a new state directory, and drop the slot if it is there: a new snapshot has "
-            "the rows as they are",
+            help=f"begin anew, with a new state directory, and drop the slot if it is there: a new snapshot has {has}",
         ),
         exit_code=4,
     )

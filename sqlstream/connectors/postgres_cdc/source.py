@@ -43,6 +43,7 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         self._share = slot_share.share_of(context.shared, self._server.location, self._options.slot)
         self._there: ThereTable | None = None
         self._catalog: unlogged.Catalog | None = None
+        self._looks = unlogged.Looks(context.store, self._folder)
         self._begun: CdcPosition | None = None
         self._copy: copies.Copy | None = None
         self._copy_removed = False
@@ -244,12 +245,11 @@ class CdcSource(Source, Acknowledging, Awaited, Closing, Polled, Reaching, Verif
         self._catalog = self._look()
         if self._catalog is None or not at.catalog:
             return
-        before = unlogged.looked(self._context.store, self._folder, at.catalog)
-        what = self._catalog.differs(before, self._options.publication)
+        what = self._catalog.differs(self._looks.since(at.catalog), self._options.publication)
         if what is not None:
             raise refusals.unlogged(self._spec.name, self._server.location, at.lsn, what)
         if self._context.runs:
-            unlogged.note_looked(self._context.store, self._folder, at.catalog, self._catalog)
+            self._looks.note(at.catalog, self._catalog)
 
     def _confirmed_behind(self, at: CdcPosition) -> int:
         """Up to where this source has confirmed the log itself, as it had nothing for it behind a position."""

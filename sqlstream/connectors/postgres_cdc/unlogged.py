@@ -103,17 +103,29 @@ def look(server: CdcServer, options: CdcOptions, columns: Sequence[str]) -> Cata
     return Catalog(rows[0][6], rows[0][7:], found)
 
 
-def looked(store: CheckpointStore, folder: str, noted: str) -> str:
-    """What the catalog said at the last look since a position noted it (`noted`), as `Catalog.to_json`."""
-    try:
-        found = json.loads(store.get(f"{folder}/catalog.json"))
-    except FileNotFoundError:
-        return noted
-    return str(found["now"]) if found["noted"] == noted else noted
+class Looks:
+    """What the catalog said at the last look since a position noted it (`noted`, as `Catalog.to_json`).
 
+    It is in the state directory, which is read once: nobody else writes it while a run has its lease.
+    """
 
-def note_looked(store: CheckpointStore, folder: str, noted: str, now: Catalog) -> None:
-    """Write down what the catalog says now, if that is news: it has changed no row."""
-    found = now.to_json()
-    if found != looked(store, folder, noted):
-        store.put(f"{folder}/catalog.json", json.dumps({"noted": noted, "now": found}).encode())
+    def __init__(self, store: CheckpointStore, folder: str) -> None:
+        self._store, self._file = store, f"{folder}/catalog.json"
+        self._last: tuple[str, str] | None = None
+
+    def since(self, noted: str) -> str:
+        """What it said last; what a position noted, if nobody has looked since."""
+        if self._last is None:
+            try:
+                found = json.loads(self._store.get(self._file))
+                self._last = str(found["noted"]), str(found["now"])
+            except FileNotFoundError:
+                self._last = "", ""
+        return self._last[1] if self._last[0] == noted else noted
+
+    def note(self, noted: str, now: Catalog) -> None:
+        """Write down what the catalog says now, if that is news: it has changed no row."""
+        found = now.to_json()
+        if found != self.since(noted):
+            self._store.put(self._file, json.dumps({"noted": noted, "now": found}).encode())
+            self._last = noted, found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.formats.shared_options import tolerant
+from sqlstream.formats.shared_options import PLAIN_DECIMALS, accepted, tolerant
 from sqlstream_planner.catalog.descriptor import ColumnLookup, FormatDescriptor, Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
@@ -44,14 +44,7 @@ CSV = FormatDescriptor(
             default=";",
             refuse=lambda text: "no such option: arrays in CSV are written as [1, 2]",
         ),
-        OptionDef(
-            "csv.write-bigdecimal-in-scientific-notation",
-            ValueKind.BOOLEAN,
-            "accepted: decimals have no exponent either way",
-            default="true",
-            changes_rows=False,
-            changes_output=False,
-        ),
+        accepted("csv.write-bigdecimal-in-scientific-notation", ValueKind.BOOLEAN, PLAIN_DECIMALS, "true"),
         OptionDef(
             "csv.header",
             ValueKind.BOOLEAN,

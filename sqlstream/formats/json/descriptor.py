@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.formats.shared_options import by_key, of_jackson, timestamps, tolerant, without_nulls
+from sqlstream.formats.shared_options import accepted, by_key, of_jackson, timestamps, tolerant, without_nulls
 from sqlstream_planner.catalog.descriptor import FormatDescriptor
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
 
@@ -20,13 +20,11 @@ JSON = FormatDescriptor(
         timestamps("json"),
         without_nulls("json"),
         *of_jackson("json"),
-        OptionDef(
+        accepted(
             "json.decode.json-parser.enabled",
             ValueKind.BOOLEAN,
-            "accepted: which of Jackson's parsers reads, and none does",
-            default="true",
-            changes_rows=False,
-            changes_output=False,
+            "which of Jackson's parsers reads, and none does",
+            "true",
         ),
     ),
     lookup=by_key,

@@ -79,9 +79,12 @@ class TableLog:
     def check_epoch(self, table: DeltaTable | None, here: int) -> None:
         """Raises TargetError if the table, or this state directory at epoch `here`, is an older copy, or another table."""
         there = 0 if table is None else self.epoch_of(table)
-        self._given.check_epoch(None if table is None else str(table.metadata().id), there, here)
-        given = self._given.version(there)
-        if table is not None and given is not None and lacks(self.location, given, table.version()):
+        noted = self._given.check_epoch(None if table is None else str(table.metadata().id), there, here)
+        if table is None or noted is None or noted.version is None:
+            return
+        # A driver may have died before it noted its last commit.
+        given = noted.version + (there > noted.epoch)
+        if lacks(self.location, given, table.version()):
             raise self._given.without(
                 f"was restored (RESTORE) to a version before {given}, which has them",
                 f"restore it to version {given}, or a later one that has them",

@@ -138,8 +138,8 @@ class TableLog:
     def check_epoch(self, table: Table | None, here: int) -> None:
         """Raises TargetError if the table, or this state directory at epoch `here`, is an older copy, or another table."""
         id_ = None if table is None else str(table.metadata.table_uuid)
-        self.given.check_epoch(id_, 0 if table is None else self.epoch_of(table), here)
-        given = None if id_ is None else self.given.noted_version(id_)
+        noted = self.given.check_epoch(id_, 0 if table is None else self.epoch_of(table), here)
+        given = None if noted is None else noted.version
         if table is not None and given is not None and _lacks(table.metadata, given):
             raise self.given.without(
                 "does not follow from the snapshot with the last epoch, which is expired: it was rolled back",
